@@ -1,0 +1,1 @@
+"""Incumbent: each of your programs on exactly one machine at a time."""

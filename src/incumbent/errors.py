@@ -1,0 +1,358 @@
+"""Every error of the project, in one tree.
+
+Rule of this file: what a caller must do differently has a different type; above all,
+"refused: nothing was done" and "fate unknown: it may have been done" never share one.
+
+    IncumbentError
+    ├── Refused                  the server answered: nothing was done
+    │   ├── NoNode               ├── NodeExists         ├── BadVersion
+    │   ├── NotEmpty             ├── NoAuth             ├── InvalidACL
+    │   ├── NoChildrenForEphemerals                     ├── BadArguments
+    │   ├── Unimplemented        ├── SessionMoved       └── RolledBack (in a multi)
+    ├── NotSent                  it never left this process: nothing was done
+    │   └── TooLarge
+    ├── FateUnknown              it was sent and no answer came: read it back
+    ├── SessionError             the session, not the request
+    │   ├── SessionExpired       the server's word, or our own clock's
+    │   ├── SessionClosed        we closed it
+    │   └── AuthFailed           the session itself goes on
+    ├── ConnectTimeout           with what each address answered
+    ├── HoldLost                 a hold is no longer believed
+    │   ├── LockLost
+    │   └── Deposed
+    ├── LockTimeout              not acquired within `timeout`
+    ├── QueueExhausted           a sequence counter near its end
+    ├── MixedDialects            a directory that two dialects order differently
+    ├── WireError
+    │   ├── RemoteWireError      the other end broke the protocol
+    │   └── LocalWireError       we were asked to send what cannot be sent
+    ├── SpecError                a component file or setting is wrong
+    └── NumbersDontFit           a session's times leave no room (DESIGN: the sum of §4.10)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+__all__ = [
+    "AuthFailed",
+    "BadArguments",
+    "BadVersion",
+    "ConnectTimeout",
+    "Deposed",
+    "FateUnknown",
+    "HoldLost",
+    "IncumbentError",
+    "InvalidACL",
+    "LocalWireError",
+    "LockLost",
+    "LockTimeout",
+    "MixedDialects",
+    "NoAuth",
+    "NoChildrenForEphemerals",
+    "NoNode",
+    "NodeExists",
+    "NotEmpty",
+    "NotSent",
+    "NumbersDontFit",
+    "QueueExhausted",
+    "Refused",
+    "RemoteWireError",
+    "RolledBack",
+    "SessionClosed",
+    "SessionError",
+    "SessionExpired",
+    "SessionMoved",
+    "SpecError",
+    "TooLarge",
+    "Unimplemented",
+    "WireError",
+    "refusal",
+]
+
+
+class IncumbentError(Exception):
+    """The root of the tree."""
+
+
+class Refused(IncumbentError):
+    """The server refused a request; nothing was done.
+
+    `code` is ZooKeeper's error code, `path` the znode asked for ("" where there is none).
+    """
+
+    code: int = 0
+    says = "refused"
+
+    def __init__(self, path: str = "", code: int | None = None) -> None:
+        if code is not None:
+            self.code = code
+        self.path = path
+        super().__init__(path, self.code)
+
+    def __str__(self) -> str:
+        where = f"{self.path}: " if self.path else ""
+        return f"{where}{self.says} (code {self.code}); nothing was changed"
+
+
+class NoNode(Refused):
+    code, says = -101, "no such znode"
+
+
+class NodeExists(Refused):
+    code, says = -110, "the znode exists already"
+
+
+class BadVersion(Refused):
+    code, says = -103, "the version is another one by now"
+
+
+class NotEmpty(Refused):
+    code, says = -111, "the znode has children"
+
+
+class NoAuth(Refused):
+    code, says = -102, "not permitted by the znode's ACL"
+
+
+class InvalidACL(Refused):
+    code, says = -114, "this ACL is not accepted here"
+
+
+class NoChildrenForEphemerals(Refused):
+    code, says = -108, "an ephemeral znode cannot have children"
+
+
+class BadArguments(Refused):
+    code, says = -8, "the server does not accept these arguments"
+
+
+class Unimplemented(Refused):
+    code, says = -6, "the server does not know this operation"
+
+
+class SessionMoved(Refused):
+    code, says = -118, "the session has moved to another connection"
+
+
+class RolledBack(Refused):
+    """An operation of a multi that was undone or not tried because another one was refused.
+
+    Code 0 stands before the refused operation, -2 after it.
+    """
+
+    code, says = -2, "undone, since another operation of this multi was refused"
+
+
+_BY_CODE: Mapping[int, type[Refused]] = {
+    c.code: c
+    for c in (
+        NoNode,
+        NodeExists,
+        BadVersion,
+        NotEmpty,
+        NoAuth,
+        InvalidACL,
+        NoChildrenForEphemerals,
+        BadArguments,
+        Unimplemented,
+        SessionMoved,
+        RolledBack,
+    )
+}
+
+
+def refusal(code: int, path: str = "") -> Refused:
+    """The typed error for a server's code; a plain `Refused` for a code we don't know."""
+    return _BY_CODE.get(code, Refused)(path, code)
+
+
+class NotSent(IncumbentError):
+    """The request never left this process; nothing was done.
+
+    `what` names the request, `why` the cause: no connection in time, the queue is full.
+    """
+
+    def __init__(self, what: str, why: str) -> None:
+        self.what = what
+        self.why = why
+        super().__init__(what, why)
+
+    def __str__(self) -> str:
+        return f"{self.what} was not sent: {self.why}; nothing was changed, try again"
+
+
+class TooLarge(NotSent):
+    """A request over the size that a server would accept (jute.maxbuffer, 256 KB for a multi)."""
+
+    def __init__(self, what: str, size: int, limit: int) -> None:
+        self.size = size
+        self.limit = limit
+        super().__init__(what, f"it has {size} bytes, the limit is {limit}")
+
+    def __str__(self) -> str:
+        return f"{self.what} was not sent: {self.why}; send less at once"
+
+
+class FateUnknown(IncumbentError):
+    """The request was sent and no answer came: it may have been carried out, or not.
+
+    Never repeat it blindly: read its effect back (a nonce, a version, a czxid).
+    """
+
+    def __init__(self, what: str, why: str) -> None:
+        self.what = what
+        self.why = why
+        super().__init__(what, why)
+
+    def __str__(self) -> str:
+        return f"{self.what}: fate unknown, {self.why}; read the znode before trying again"
+
+
+class SessionError(IncumbentError):
+    """Something about the whole session. `session_id` is 0 where none was given yet."""
+
+    def __init__(self, session_id: int = 0, why: str = "") -> None:
+        self.session_id = session_id
+        self.why = why
+        super().__init__(session_id, why)
+
+    def __str__(self) -> str:
+        return f"session {self.session_id:#x}: {self.why or type(self).__name__}"
+
+
+class SessionExpired(SessionError):
+    """The session is over: by the server's word, or by our own clock before it.
+
+    Its ephemeral znodes are gone or will be; whatever it held is lost.
+    """
+
+
+class SessionClosed(SessionError):
+    """The client was closed, or was never started."""
+
+
+class AuthFailed(SessionError):
+    """The server refused a credential. The session itself goes on."""
+
+
+class ConnectTimeout(IncumbentError):
+    """No session within the time given. `report` has one (address, answer) per attempt."""
+
+    def __init__(self, timeout: float, report: Sequence[tuple[str, str]]) -> None:
+        self.timeout = timeout
+        self.report = tuple(report)
+        super().__init__(timeout, self.report)
+
+    def __str__(self) -> str:
+        tried = "; ".join(f"{address}: {answer}" for address, answer in self.report)
+        return (
+            f"no ZooKeeper session within {self.timeout:g} s ({tried or 'no address was tried'}); "
+            "check that a server listens there: `incumbent server`, or name others with --zookeeper"
+        )
+
+
+class HoldLost(IncumbentError):
+    """A lock or leadership that was held is no longer believed. `path` names it."""
+
+    noun = "hold"
+
+    def __init__(self, path: str, why: str) -> None:
+        self.path = path
+        self.why = why
+        super().__init__(path, why)
+
+    def __str__(self) -> str:
+        return f"{self.noun} on {self.path} is lost: {self.why}; stop what it guarded"
+
+
+class LockLost(HoldLost):
+    noun = "lock"
+
+
+class Deposed(HoldLost):
+    noun = "leadership"
+
+
+class LockTimeout(IncumbentError):
+    """Not acquired within the time given; nothing of ours is left in the queue."""
+
+    def __init__(self, path: str, timeout: float, ahead: Sequence[str] = ()) -> None:
+        self.path = path
+        self.timeout = timeout
+        self.ahead = tuple(ahead)
+        super().__init__(path, timeout, self.ahead)
+
+    def __str__(self) -> str:
+        ahead = f"; ahead of us: {', '.join(self.ahead)}" if self.ahead else ""
+        return f"{self.path}: not acquired within {self.timeout:g} s{ahead}"
+
+
+class QueueExhausted(IncumbentError):
+    """A directory's sequence counter is near 2^31 - 1, beyond which there is no order."""
+
+    def __init__(self, path: str, sequence: int) -> None:
+        self.path = path
+        self.sequence = sequence
+        super().__init__(path, sequence)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}: its sequence counter stands at {self.sequence}, near the end of its "
+            "range; when nobody stands there, delete the directory, it is made again from 0"
+        )
+
+
+class MixedDialects(IncumbentError):
+    """A directory has a child that another dialect would order differently."""
+
+    def __init__(self, path: str, child: str, dialect: str) -> None:
+        self.path = path
+        self.child = child
+        self.dialect = dialect
+        super().__init__(path, child, dialect)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}: {self.child} is not a contender of the {self.dialect} dialect, and the "
+            "two would order each other differently; use one dialect, or another directory"
+        )
+
+
+class WireError(IncumbentError):
+    """Bytes that break the protocol."""
+
+
+class RemoteWireError(WireError):
+    """The other end sent something that is not the protocol; the connection is dropped."""
+
+
+class LocalWireError(WireError):
+    """We were asked to encode a value that the protocol cannot carry."""
+
+
+class SpecError(IncumbentError):
+    """A file or setting is wrong. One problem: file, line, key path, what was expected."""
+
+    def __init__(self, file: str, line: int, key: str, problem: str) -> None:
+        self.file = file
+        self.line = line
+        self.key = key
+        self.problem = problem
+        super().__init__(file, line, key, problem)
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}" if self.line else self.file
+        return f"{place}: {self.key}: {self.problem}" if self.key else f"{place}: {self.problem}"
+
+
+class NumbersDontFit(IncumbentError):
+    """A session's times leave no room to stop programs before it ends. `sum` shows the figures."""
+
+    def __init__(self, sum_: str, advice: str) -> None:
+        self.sum = sum_
+        self.advice = advice
+        super().__init__(sum_, advice)
+
+    def __str__(self) -> str:
+        return f"{self.sum}; {self.advice}"
