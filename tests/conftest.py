@@ -1,0 +1,85 @@
+"""What every test may ask for, and what a skip means.
+
+Rule of this file: on a developer's machine a test that lacks something is skipped with the
+reason; with CI=true nothing is skipped, so a skip is a failure.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Iterator
+from typing import TypeVar
+
+import pytest
+from tests.apache import ApacheEnsemble, ApacheServer, apache_missing
+
+Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
+
+_APACHE_FIXTURES = {"apache", "apache_ensemble", "_apache_ensemble"}
+
+
+def _in_ci() -> bool:
+    return os.environ.get("CI", "").lower() == "true"
+
+
+@pytest.fixture(scope="session")
+def apache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheServer]:
+    """One standalone Apache ZooKeeper for the whole run; `apache.hosts` is where it listens.
+
+    It is shared: a test makes its own root znode, and does not kill it (start an `ApacheServer`
+    of your own for that).
+    """
+    with ApacheServer(tmp_path_factory.mktemp("apache"), tick_time=500) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def _apache_ensemble(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheEnsemble]:
+    with ApacheEnsemble(tmp_path_factory.mktemp("ensemble"), tick_time=500) as ensemble:
+        yield ensemble
+
+
+@pytest.fixture
+def apache_ensemble(_apache_ensemble: ApacheEnsemble) -> Iterator[ApacheEnsemble]:
+    """Three Apache servers, started once per run; a test may kill, restart and freeze them."""
+    _apache_ensemble.heal()
+    yield _apache_ensemble
+    _apache_ensemble.heal()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """`apache` marks what needs the package; `soak` tests run only when asked for by name."""
+    missing = apache_missing()
+    for item in items:
+        if _APACHE_FIXTURES.intersection(getattr(item, "fixturenames", ())):
+            item.add_marker("apache")
+        if missing and item.get_closest_marker("apache"):
+            item.add_marker(pytest.mark.skip(reason=missing))
+    if "soak" not in (config.option.markexpr or ""):
+        soak = [item for item in items if item.get_closest_marker("soak")]
+        if soak:
+            config.hook.pytest_deselected(items=soak)
+            items[:] = [item for item in items if item not in soak]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    return _no_skip_in_ci((yield))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    return _no_skip_in_ci((yield))
+
+
+def _no_skip_in_ci(report: Report) -> Report:
+    """Under CI=true a skip becomes a failure that says its reason; an expected failure stays."""
+    if _in_ci() and report.skipped and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+        report.outcome = "failed"
+        report.longrepr = f"{report.nodeid}: with CI=true nothing is skipped ({reason})"
+    return report
