@@ -27,6 +27,8 @@ Rule of this file: what a caller must do differently has a different type; above
     │   ├── RemoteWireError      the other end broke the protocol
     │   └── LocalWireError       we were asked to send what cannot be sent
     ├── SpecError                a component file or setting is wrong
+    ├── SpecErrors               all that is wrong in one file, together
+    ├── SettingMissing           needed, and found in no place looked at
     └── NumbersDontFit           a session's times leave no room (DESIGN: the sum of §4.10)
 """
 
@@ -63,7 +65,9 @@ __all__ = [
     "SessionError",
     "SessionExpired",
     "SessionMoved",
+    "SettingMissing",
     "SpecError",
+    "SpecErrors",
     "TooLarge",
     "Unimplemented",
     "WireError",
@@ -344,6 +348,34 @@ class SpecError(IncumbentError):
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}" if self.line else self.file
         return f"{place}: {self.key}: {self.problem}" if self.key else f"{place}: {self.problem}"
+
+
+class SpecErrors(IncumbentError):
+    """Everything that is wrong in one file: one `SpecError` in `problems` for each, in order."""
+
+    def __init__(self, problems: Sequence[SpecError]) -> None:
+        self.problems = tuple(sorted(problems, key=lambda problem: problem.line))
+        super().__init__(self.problems)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.problems))
+
+
+class SettingMissing(IncumbentError):
+    """A setting that is needed stands nowhere.
+
+    `looked` has (place, what was found there) in the order of precedence; `advice` the next step.
+    """
+
+    def __init__(self, what: str, looked: Sequence[tuple[str, str]], advice: str) -> None:
+        self.what = what
+        self.looked = tuple(looked)
+        self.advice = advice
+        super().__init__(what, self.looked, advice)
+
+    def __str__(self) -> str:
+        places = "".join(f"\n  {place}: {found}" for place, found in self.looked)
+        return f"{self.what}; looked at{places}\n{self.advice}"
 
 
 class NumbersDontFit(IncumbentError):
