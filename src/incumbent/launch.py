@@ -1,0 +1,266 @@
+"""From a spec to a program about to be started: its environment, its folder, its executable.
+
+Rule of this file: what is wrong with this node is found before START and said in one sentence;
+nothing here starts anything. It reads the env_file and looks at the file system, no more.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import stat
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from incumbent.errors import SpecError, SpecErrors
+from incumbent.spec import Spec
+from incumbent.toml_file import did_you_mean
+
+__all__ = [
+    "BACKGROUND_WITHIN",
+    "Launch",
+    "foreground_switch",
+    "launch",
+    "missing_requirements",
+    "parse_env_file",
+    "program_environment",
+    "went_background",
+]
+
+BACKGROUND_WITHIN = 5.0
+"""Seconds: a main process that exits with 0 sooner, its children alive, has daemonized."""
+
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_VARIABLE = re.compile(r"(?:export[ \t]+)?([A-Za-z_][A-Za-z0-9_]*)[ \t]*=[ \t]*(.*)", re.DOTALL)
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "\\": "\\", "$": "$", "`": "`"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """What START carries. `executable` is where argv[0] was found; argv itself is as written."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    cwd: str
+    executable: str
+
+
+def launch(spec: Spec, seat: str, node: str, epoch: int, base: Mapping[str, str]) -> Launch:
+    """Everything that a start on this node needs. Raises `SpecErrors` if the node cannot do it.
+
+    `seat` is the seat's full name ("web/0"); `base` the agent's own environment.
+    """
+    missing = missing_requirements(spec)
+    if missing:
+        text = f"missing on {node}: {', '.join(missing)}"
+        raise SpecErrors([SpecError(spec.name, 0, "requires", text)])
+    env = program_environment(spec, seat, node, epoch, base)
+    cwd = spec.cwd or "/"
+    problem = _folder_problem(cwd)
+    if problem:
+        raise SpecErrors([SpecError(spec.name, 0, "cwd", problem)])
+    executable, problem = _executable(spec.command[0], cwd, env.get("PATH", ""))
+    if problem:
+        raise SpecErrors([SpecError(spec.name, 0, "command", problem)])
+    return Launch(argv=spec.command, env=env, cwd=cwd, executable=executable)
+
+
+def program_environment(
+    spec: Spec, seat: str, node: str, epoch: int, base: Mapping[str, str]
+) -> dict[str, str]:
+    """PATH, HOME and LANG of `base`, then env_file, then env, then INCUMBENT_…; nothing else.
+
+    Reads the env_file. Raises `SpecErrors`.
+    """
+    env = {
+        "PATH": base.get("PATH") or _PATH,
+        "HOME": base.get("HOME") or "/",
+        "LANG": base.get("LANG") or "C.UTF-8",
+    }
+    if spec.env_file is not None:
+        env |= _read_env_file(Path(spec.env_file))
+    env |= spec.env
+    env |= {
+        "INCUMBENT_COMPONENT": spec.name,
+        "INCUMBENT_SEAT": seat,
+        "INCUMBENT_NODE": node,
+        "INCUMBENT_EPOCH": str(epoch),
+    }
+    return env
+
+
+def missing_requirements(spec: Spec) -> list[str]:
+    """Which of `requires` do not exist on this node, in the order of the spec."""
+    return [path for path in spec.requires if not Path(path).exists()]
+
+
+def parse_env_file(text: str, name: str) -> dict[str, str]:
+    """The variables of an env_file. Raises `SpecErrors` with every wrong line of it.
+
+    One KEY=VALUE on a line, `export` before it allowed; empty lines and lines from `#` on are
+    passed over. A bare value goes to the end of the line, a `#` in it included. 'single quotes'
+    are literal; "double quotes" know \\n, \\t, \\r, \\", \\\\, \\$ and \\`. Nothing is expanded.
+    A later line wins. A value is never part of a message: it may be a secret.
+    """
+    variables: dict[str, str] = {}
+    problems: list[SpecError] = []
+    for number, raw in enumerate(text.split("\n"), 1):
+        line = raw.strip()
+        if not line or line.startswith("#"):
+            continue
+        match = _VARIABLE.fullmatch(line)
+        if match is None:
+            what = "expected KEY=VALUE, with a KEY of letters, digits and `_`"
+            problems.append(SpecError(name, number, "", what))
+            continue
+        try:
+            variables[match[1]] = _unquoted(match[2])
+        except ValueError as error:
+            problems.append(SpecError(name, number, match[1], str(error)))
+    if problems:
+        raise SpecErrors(problems)
+    return variables
+
+
+def foreground_switch(command: Sequence[str]) -> str:
+    """How the program of `command` is kept in the foreground, ready to follow "use "."""
+    for word in _words(command):
+        program = word.rsplit("/", 1)[-1]
+        for pattern, switch in _FOREGROUND:
+            if re.fullmatch(pattern, program):
+                return switch
+    return "its foreground switch"
+
+
+def went_background(
+    command: Sequence[str], code: int | None, uptime: float, left: int
+) -> str | None:
+    """Why an ended main process counts as a failed start, or None if it does not.
+
+    `uptime` in seconds; `left`: descendants alive when it ended.
+    """
+    if code != 0 or left == 0 or uptime >= BACKGROUND_WITHIN:
+        return None
+    processes = "1 process" if left == 1 else f"{left} processes"
+    return (
+        f"put itself in the background: {command[0]} ended with 0 after {uptime:.1f} s and left "
+        f"{processes}; use {foreground_switch(command)}"
+    )
+
+
+_FOREGROUND = (
+    (r"(redis|valkey)-(server|sentinel)", "`--daemonize no` (or `daemonize no` in its file)"),
+    (r"nginx|openresty", "`nginx -g 'daemon off;'`"),
+    (r"postgres|postmaster|pg_ctl", "`postgres -D DIRECTORY` itself, not pg_ctl"),
+    (r"pg_ctlcluster", "`pg_ctlcluster --foreground`"),
+    (r"apache2|apache2ctl|apachectl|httpd", "`-D FOREGROUND`"),
+    (r"php-fpm[0-9.]*", "`--nodaemonize`"),
+    (r"haproxy", "`-db`, and no `-D`"),
+    (r"memcached", "no `-d`"),
+)
+
+
+def _words(command: Sequence[str]) -> list[str]:
+    """The words of a command, those in a `sh -c` string too."""
+    words: list[str] = []
+    for word in command:
+        try:
+            words += shlex.split(word) if " " in word else [word]
+        except ValueError:
+            words.append(word)
+    return words
+
+
+def _read_env_file(path: Path) -> dict[str, str]:
+    try:
+        text = path.read_bytes().decode()
+    except UnicodeDecodeError:
+        why = "not UTF-8: expected a text file"
+    except OSError as error:
+        why = f"the env_file cannot be read: {(error.strerror or str(error)).lower()}"
+    else:
+        return parse_env_file(text, str(path))
+    raise SpecErrors([SpecError(str(path), 0, "", why)])
+
+
+def _unquoted(text: str) -> str:
+    """A value without its quotes. Raises ValueError."""
+    if "\0" in text:
+        raise ValueError("a null character cannot be part of a variable")
+    if not text or text[0] not in "\"'":
+        return text
+    if text[0] == "'":
+        value, closed, rest = text[1:].partition("'")
+    else:
+        value, closed, rest = _double_quoted(text[1:])
+    if not closed:
+        raise ValueError(f"the quote {text[0]} is not closed on this line")
+    rest = rest.strip()
+    if rest and not rest.startswith("#"):
+        raise ValueError("expected nothing after the closing quote")
+    return value
+
+
+def _double_quoted(text: str) -> tuple[str, bool, str]:
+    """The value up to the closing quote, whether there is one, and what follows it."""
+    value = ""
+    at = 0
+    while at < len(text):
+        char = text[at]
+        if char == '"':
+            return value, True, text[at + 1 :]
+        if char == "\\" and at + 1 < len(text) and text[at + 1] in _ESCAPES:
+            char = _ESCAPES[text[at + 1]]
+            at += 1
+        value += char
+        at += 1
+    return value, False, ""
+
+
+def _folder_problem(cwd: str) -> str | None:
+    folder = Path(cwd)
+    if folder.is_dir():
+        return None if os.access(folder, os.X_OK) else f"{cwd} cannot be entered"
+    return f"{cwd} is not a folder" if folder.exists() else f"there is no folder {cwd} on this node"
+
+
+def _executable(program: str, cwd: str, path: str) -> tuple[str, str | None]:
+    """Where `program` is, looked up as exec does; and what is wrong with it."""
+    if "/" in program:
+        place = Path(cwd) / program
+        return str(place), _unfit(place)
+    denied = None
+    for folder in path.split(":"):
+        place = Path(cwd) / (folder or ".") / program
+        problem = _unfit(place)
+        if problem is None:
+            return str(place), None
+        if place.is_file():
+            denied = denied or problem
+    if denied:
+        return program, denied
+    hint = did_you_mean(program, _programs(path))
+    return program, f"no `{program}` in PATH ({path}){hint or '; install it, or name its path'}"
+
+
+def _unfit(place: Path) -> str | None:
+    try:
+        mode = place.stat().st_mode
+    except FileNotFoundError:
+        return f"there is no {place}"
+    except OSError as error:
+        return f"{place}: {(error.strerror or str(error)).lower()}"
+    if stat.S_ISDIR(mode):
+        return f"{place} is a folder"
+    return None if os.access(place, os.X_OK) else f"{place} is not executable (chmod +x it)"
+
+
+def _programs(path: str) -> list[str]:
+    """The names in PATH, for a hint at a mistyped one."""
+    names: set[str] = set()
+    for folder in path.split(":"):
+        if folder and Path(folder).is_dir() and os.access(folder, os.R_OK):
+            names |= {entry.name for entry in os.scandir(folder)}
+    return sorted(names)

@@ -1,0 +1,337 @@
+"""One settings object: where ZooKeeper is, under which root, as which node.
+
+Rule of this file: every value remembers where it came from, and a value that is missing is
+reported with every place that was looked at. It imports fast (the guardian and the server use
+it): no typer, rich or msgspec.
+
+Order: flag, environment (INCUMBENT_…), `./incumbent.toml`, the runtime file of an `incumbent up`
+(beside that file, else in the user's run folder), `$XDG_CONFIG_HOME/incumbent/agent.toml`,
+`/etc/incumbent/agent.toml`, the default. In a file, settings stand in the table `[incumbent]`.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from incumbent import runtime_file
+from incumbent.errors import SettingMissing, SpecError, SpecErrors
+from incumbent.runtime_file import Runtime
+from incumbent.toml_file import did_you_mean, kind, parse_toml
+from incumbent.wire import paths
+
+__all__ = ["KEYS", "Settings", "agent_data", "name_problem", "resolve"]
+
+_SYSTEM = Path("/etc/incumbent/agent.toml")
+_DEFAULT_ROOT = "/incumbent"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What a command goes by. `origins` has, for each key, the place that its value came from."""
+
+    zookeeper: str | None
+    """HOST:PORT,…; use `hosts()` where it is needed."""
+    root: str
+    session_timeout: float | None
+    """Seconds; None goes by the server: 10 on the embedded one, 30 on an ensemble."""
+    tick: float | None
+    """The servers' tickTime in seconds, 0 for a standalone one, None if unknown."""
+    node: str
+    data: Path
+    """The agent's data directory, absolute."""
+    runtime: Runtime | None
+    """The `incumbent up` that was found running, if its ZooKeeper is the one used."""
+    origins: Mapping[str, str]
+    looked: tuple[tuple[str, str], ...]
+    """(place, what was found there about ZooKeeper), in the order of precedence."""
+
+    def hosts(self) -> str:
+        """ZooKeeper's addresses. Raises `SettingMissing`, which names every place looked at."""
+        if self.zookeeper is None:
+            raise SettingMissing(
+                "no ZooKeeper to connect to",
+                self.looked,
+                "start one here with `incumbent up`, or name one with --zookeeper HOST:PORT",
+            )
+        return self.zookeeper
+
+    @property
+    def agent_folders(self) -> tuple[Path, ...]:
+        """Data directories of agents on this machine that a command may ask, the nearest first."""
+        beside = (Path(self.runtime.data),) if self.runtime is not None else ()
+        return tuple(dict.fromkeys((*beside, self.data)))
+
+
+def resolve(
+    flags: Mapping[str, object] | None = None,
+    *,
+    environ: Mapping[str, str] | None = None,
+    folder: Path | None = None,
+    uid: int | None = None,
+    system: Path = _SYSTEM,
+) -> Settings:
+    """Find every setting. `flags` has keys of `KEYS`; a flag that is None was not given.
+
+    `folder` is where `incumbent.toml` is looked for (default: the working directory). Raises
+    `SpecErrors` for a value or a file that is wrong; nothing is guessed around it.
+    """
+    environ = os.environ if environ is None else environ
+    folder = Path.cwd() if folder is None else folder.absolute()
+    uid = os.geteuid() if uid is None else uid
+    sources = [
+        _flags(flags or {}),
+        _environment(environ),
+        _file(folder / "incumbent.toml"),
+        *_runtimes(folder, environ, uid),
+        _file(_config_home(environ) / "incumbent" / "agent.toml"),
+        _file(system),
+    ]
+    values: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for source in sources:
+        for key, value in source.values.items():
+            if key not in values:
+                values[key], origins[key] = value, source.place
+    runtime = next(
+        (s.runtime for s in sources if s.runtime and origins.get("zookeeper") == s.place), None
+    )
+    for key, default in _defaults(environ, uid).items():
+        if key not in values:
+            values[key], origins[key] = default, "default"
+    looked = tuple((source.place, source.found()) for source in sources)
+    return Settings(**values, runtime=runtime, origins=origins, looked=looked)
+
+
+def agent_data(environ: Mapping[str, str], uid: int) -> Path:
+    """The data directory of an agent on its own (under `up` it is `.incumbent/agent`)."""
+    if uid == 0:
+        return Path("/var/lib/incumbent")
+    state = environ.get("XDG_STATE_HOME")
+    return (Path(state) if state else _home(environ) / ".local" / "state") / "incumbent"
+
+
+def name_problem(name: str) -> str | None:
+    """Why `name` cannot name a component or a node, or None. It becomes part of a znode's path."""
+    if not name:
+        return "expected a name, got nothing"
+    if name in (".", ".."):
+        return "expected another name than . or .."
+    if len(name) > 64:
+        return f"expected at most 64 characters, got {len(name)}"
+    if not re.fullmatch(r"[A-Za-z0-9_.-]+", name):
+        return "expected only letters, digits, `-`, `_` and `.`"
+    if name[0] == "-":
+        return "expected it not to begin with `-`, which would read as a flag"
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Source:
+    """One place looked at: the values found there, or why there are none (`note`)."""
+
+    place: str
+    values: Mapping[str, Any]
+    note: str = ""
+    runtime: Runtime | None = None
+
+    def found(self) -> str:
+        return self.note or str(self.values.get("zookeeper") or "no `zookeeper` in [incumbent]")
+
+
+def _flags(flags: Mapping[str, object]) -> _Source:
+    given = {key: value for key, value in flags.items() if value is not None}
+    values = {key: _cleaned(key, given[key], f"--{_dashed(key)}", Path.cwd()) for key in given}
+    return _Source(
+        place="--zookeeper", values=values, note="" if "zookeeper" in values else "not given"
+    )
+
+
+def _environment(environ: Mapping[str, str]) -> _Source:
+    values: dict[str, Any] = {}
+    for key, parse in KEYS.items():
+        variable = f"INCUMBENT_{key.upper()}"
+        if text := environ.get(variable):
+            number = parse in (_seconds, _timeout)
+            values[key] = _cleaned(key, _number(text) if number else text, variable, Path.cwd())
+    note = "" if "zookeeper" in values else "not set"
+    return _Source(place="INCUMBENT_ZOOKEEPER", values=values, note=note)
+
+
+def _file(path: Path) -> _Source:
+    """The table [incumbent] of a file. A file that we may not read is passed over, and said so."""
+    try:
+        raw = path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return _Source(place=str(path), values={}, note="no such file")
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        return _Source(place=str(path), values={}, note=f"cannot be read: {why}")
+    file = parse_toml(raw, str(path))
+    table = file.data.get("incumbent", {})
+    if not isinstance(table, dict):
+        raise SpecErrors([file.problem(("incumbent",), f"expected a table, got {kind(table)}")])
+    values: dict[str, Any] = {}
+    problems: list[SpecError] = []
+    for key, value in table.items():
+        if key not in KEYS:
+            hint = did_you_mean(key, KEYS) or f"; expected one of {', '.join(KEYS)}"
+            problems.append(file.problem(("incumbent", key), f"unknown key{hint}"))
+            continue
+        try:
+            values[key] = KEYS[key](value, path.parent)
+        except ValueError as error:
+            problems.append(file.problem(("incumbent", key), str(error)))
+    if problems:
+        raise SpecErrors(problems)
+    return _Source(place=str(path), values=values)
+
+
+def _runtimes(folder: Path, environ: Mapping[str, str], uid: int) -> list[_Source]:
+    """The `up` beside `./incumbent.toml`, then the only one of this user that runs."""
+    path = runtime_file.beside(folder)
+    found = runtime_file.read_runtime(path)
+    if found is None:
+        nearest = _Source(place=str(path), values={}, note="no `incumbent up` runs here")
+    elif not runtime_file.is_alive(found):
+        note = f"left by an `incumbent up` that has ended (pid {found.pid})"
+        nearest = _Source(place=str(path), values={}, note=note)
+    else:
+        nearest = _running(str(path), found)
+    return [nearest, *(_run_folder(run) for run in runtime_file.run_folders(environ, uid))]
+
+
+def _run_folder(run: Path) -> _Source:
+    all_found = [runtime_file.read_runtime(path) for path in sorted(run.glob("*.json"))]
+    alive = [found for found in all_found if found is not None and runtime_file.is_alive(found)]
+    if len(alive) == 1:
+        return _running(str(run), alive[0])
+    note = "no running `incumbent up`"
+    if alive:
+        files = ", ".join(found.file for found in alive)
+        note = f"{len(alive)} running `incumbent up`s ({files}): go to the folder of one"
+    return _Source(place=str(run), values={}, note=note)
+
+
+def _running(place: str, found: Runtime) -> _Source:
+    """Where its server is; its node and data are its own agent's and nobody else's."""
+    values = {"zookeeper": found.zookeeper, "root": found.root}
+    for key in ("session_timeout", "tick"):
+        if getattr(found, key) is not None:
+            values[key] = getattr(found, key)
+    return _Source(place=place, values=values, runtime=found)
+
+
+def _defaults(environ: Mapping[str, str], uid: int) -> dict[str, Any]:
+    return {
+        "zookeeper": None,
+        "root": _DEFAULT_ROOT,
+        "session_timeout": None,
+        "tick": None,
+        "node": _host_name(),
+        "data": agent_data(environ, uid),
+    }
+
+
+def _host_name() -> str:
+    name = re.sub(r"[^A-Za-z0-9_.-]", "-", os.uname().nodename)[:64].lstrip("-.")
+    return name or "localhost"
+
+
+def _home(environ: Mapping[str, str]) -> Path:
+    return Path(environ.get("HOME") or "/")
+
+
+def _config_home(environ: Mapping[str, str]) -> Path:
+    xdg = environ.get("XDG_CONFIG_HOME")
+    return Path(xdg) if xdg else _home(environ) / ".config"
+
+
+def _dashed(key: str) -> str:
+    return key.replace("_", "-")
+
+
+def _cleaned(key: str, value: object, place: str, base: Path) -> Any:
+    try:
+        return KEYS[key](value, base)
+    except ValueError as error:
+        raise SpecErrors([SpecError(place, 0, "", str(error))]) from None
+
+
+def _number(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _zookeeper(value: object, _base: Path) -> str:
+    expected = 'expected "HOST:PORT" or several with commas between'
+    if not isinstance(value, str):
+        raise ValueError(f"{expected}; got {kind(value)}")
+    if "/" in value:
+        raise ValueError(f"{expected}; got {value!r} (what follows a `/` is the setting `root`)")
+    hosts = [host.strip() for host in value.split(",")]
+    for host in hosts:
+        match = re.fullmatch(r"(?:\[[0-9A-Fa-f:.%\w]+\]|[^\s:\[\]]+)(?::(\d{1,5}))?", host)
+        if match is None or not 0 < int(match[1] or 2181) < 65536:
+            raise ValueError(f"{expected}; got {value!r}")
+    return ",".join(hosts)
+
+
+def _root(value: object, _base: Path) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f'expected a znode\'s path, like "/incumbent"; got {kind(value)}')
+    problem = paths.problem(value)
+    if problem is None and value == "/":
+        problem = "the supervisor needs a znode of its own"
+    if problem is not None:
+        raise ValueError(f'expected a znode\'s path, like "/incumbent"; got {value!r}: {problem}')
+    return value
+
+
+def _seconds(value: object, _base: Path) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        got = repr(value) if isinstance(value, str) else kind(value)
+        raise ValueError(f"expected a number of seconds, like 10; got {got}")
+    if not (math.isfinite(value) and value >= 0):
+        raise ValueError(f"expected a number of seconds from 0, got {value}")
+    return float(value)
+
+
+def _timeout(value: object, base: Path) -> float:
+    seconds = _seconds(value, base)
+    if not 0.1 <= seconds <= 86400:
+        raise ValueError(f"expected from 0.1 to 86400 seconds, got {seconds:g}")
+    return seconds
+
+
+def _node(value: object, _base: Path) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"expected a node's name as a string, got {kind(value)}")
+    if problem := name_problem(value):
+        raise ValueError(f"{value!r} is no node's name: {problem}")
+    return value
+
+
+def _data(value: object, base: Path) -> Path:
+    if not isinstance(value, (str, Path)) or not str(value):
+        raise ValueError(f"expected a directory's path, got {kind(value)}")
+    if str(value).startswith("~"):
+        raise ValueError(f"`~` is not expanded: expected a path from `/`, got {str(value)!r}")
+    return Path(os.path.normpath(base.absolute() / value))
+
+
+KEYS: Mapping[str, Callable[[object, Path], Any]] = {
+    "zookeeper": _zookeeper,
+    "root": _root,
+    "session_timeout": _timeout,
+    "tick": _seconds,
+    "node": _node,
+    "data": _data,
+}

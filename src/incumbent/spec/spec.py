@@ -1,0 +1,106 @@
+"""A component's spec: what must run once, and how; its form in ZooKeeper.
+
+Rule of this file: a `Spec` is complete and checked (see `checks`), and equal specs have equal
+bytes: every key is written, in the order below, with `env` and `nodes` sorted.
+
+The version "v" grows when an older agent would run a newer spec wrongly; it then refuses it. A
+key that it may ignore is added without a new version: unknown keys are passed over.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from incumbent.errors import SpecError
+
+__all__ = ["Spec", "changed_keys", "decode", "encode"]
+
+VERSION = 1
+
+
+class Spec(msgspec.Struct, frozen=True, kw_only=True, tag_field="v", tag=VERSION):
+    """One component.
+
+    name         of the component; part of its znode's path
+    command      the program and its arguments; never empty, never through a shell
+    env          what the program's environment has besides, sorted by name
+    env_file     absolute path of more of it, read on the node that starts the program
+    cwd          absolute path; None is `/`
+    stop_signal  its number
+    stop_grace   seconds from it to SIGKILL; None goes by the session (`lease.Numbers`)
+    copies       how many seats the component has
+    requires     absolute files without which a node does not stand
+    nodes        the only nodes that may run it, sorted; empty allows every node
+    isolation    None is the strongest that the node can do
+    on_unclean   whether a successor waits for a swept instance that nobody saw die
+    """
+
+    name: str
+    command: tuple[str, ...]
+    env: dict[str, str] = {}
+    env_file: str | None = None
+    cwd: str | None = None
+    stop_signal: int = 15
+    stop_grace: float | None = None
+    copies: int = 1
+    requires: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+    isolation: Literal["sealed", "swept"] | None = None
+    on_unclean: Literal["wait", "go"] = "wait"
+
+    def allows(self, node: str) -> bool:
+        """Whether `node` may run it, by name."""
+        return not self.nodes or node in self.nodes
+
+
+def encode(spec: Spec) -> bytes:
+    """The bytes that stand in the component's znode: {"v":1,"name":…} in canonical form."""
+    return msgspec.json.encode(spec)
+
+
+def decode(data: bytes, where: str) -> Spec:
+    """The spec in a znode's bytes; `where` is its path. Raises `SpecError`."""
+    try:
+        version = _version.decode(data).v
+    except msgspec.MsgspecError as error:
+        raise SpecError(where, 0, "", f"not a spec of ours: {_lowered(error)}") from None
+    if version != VERSION:
+        raise SpecError(
+            where,
+            0,
+            "v",
+            f"written by a newer Incumbent (version {version}, this one reads {VERSION}): "
+            "upgrade Incumbent on this node, or apply the file again with this one",
+        )
+    try:
+        return _spec.decode(data)
+    except msgspec.MsgspecError as error:
+        raise SpecError(where, 0, "", f"not a spec of ours: {_lowered(error)}") from None
+
+
+def changed_keys(old: Spec, new: Spec) -> list[str]:
+    """The keys in which two specs differ, in the order of the fields; of `env` each variable."""
+    changed: list[str] = []
+    for key in Spec.__struct_fields__:
+        before, after = getattr(old, key), getattr(new, key)
+        if key == "env":
+            names = sorted(before.keys() | after.keys())
+            changed += [f"env.{name}" for name in names if before.get(name) != after.get(name)]
+        elif before != after:
+            changed.append(key)
+    return changed
+
+
+class _Version(msgspec.Struct):
+    v: int
+
+
+_version = msgspec.json.Decoder(_Version)
+_spec = msgspec.json.Decoder(Spec)
+
+
+def _lowered(error: Exception) -> str:
+    text = str(error)
+    return text[:1].lower() + text[1:]
