@@ -1,0 +1,446 @@
+"""What guardian and agent say to each other: one JSON object a line, over a socket pair.
+
+The guardian owns the programs, the agent decides. Each message is a frozen dataclass;
+`encode` makes its line, `decode` reads one, `Splitter` cuts a byte stream into messages.
+Times are seconds of CLOCK_BOOTTIME; `soft` and `hard` are offsets, seconds before
+`valid_until`; secrets inside a passport are hex text.
+
+Rule of this file: a line that is not exactly a message of the protocol is refused with
+`RemoteWireError` (which says what was expected), never guessed at.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any, ClassVar, TypeAlias
+
+from incumbent.errors import LocalWireError, RemoteWireError
+
+__all__ = [
+    "MAX_LINE",
+    "Alive",
+    "Bye",
+    "Empty",
+    "Exited",
+    "FromAgent",
+    "FromGuardian",
+    "Hello",
+    "Lease",
+    "LeaseAck",
+    "Message",
+    "Paused",
+    "Refused",
+    "SeatReport",
+    "Seen",
+    "Session",
+    "Shutdown",
+    "Splitter",
+    "Start",
+    "Started",
+    "Stop",
+    "Stopping",
+    "Stuck",
+    "Welcome",
+    "decode",
+    "encode",
+]
+
+MAX_LINE = 4 * 1024 * 1024
+"""Bytes of one line at most; a START carries a whole environment."""
+
+
+# agent → guardian
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hello:
+    """First message of an agent. `generation` 0: not known yet, WELCOME tells it."""
+
+    tag: ClassVar[str] = "HELLO"
+    generation: int = 0
+    pid: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """A new or re-attached session: what the next agent, or the closer, needs to use it."""
+
+    tag: ClassVar[str] = "SESSION"
+    generation: int
+    passport: Mapping[str, Any] = field(repr=False)
+    hosts: str
+    control: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alive:
+    """The agent's loop turns: once per beat interval, with or without a lease."""
+
+    tag: ClassVar[str] = "ALIVE"
+    generation: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """The session's lease after an acknowledged beat."""
+
+    tag: ClassVar[str] = "LEASE"
+    generation: int
+    valid_until: float
+    last_zxid: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """Start a seat's program under a new epoch, once its breadcrumb is written."""
+
+    tag: ClassVar[str] = "START"
+    generation: int
+    seat: str
+    epoch: int
+    soft: float
+    hard: float
+    argv: tuple[str, ...]
+    env: Mapping[str, str] = field(repr=False)
+    cwd: str
+    stop_signal: int = 15
+    stop_grace: float = 3.0
+    containment: str = "sealed"
+    breadcrumb: str | None = None
+    log: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """An ordered stop; `grace` seconds between stop signal and SIGKILL, 0: kill at once."""
+
+    tag: ClassVar[str] = "STOP"
+    seat: str
+    epoch: int
+    grace: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """The agent holds a pidfd of the tree's first process: it may be reaped when it dies."""
+
+    tag: ClassVar[str] = "SEEN"
+    seat: str
+    epoch: int
+    pid: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paused:
+    """While paused, deadlines are not enforced."""
+
+    tag: ClassVar[str] = "PAUSED"
+    paused: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bye:
+    """The agent has drained and closed its session: end what is left, exit with `code`."""
+
+    tag: ClassVar[str] = "BYE"
+    code: int
+
+
+# guardian → agent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeatReport:
+    """One seat in WELCOME.
+
+    `state`: starting, running, stopping, killing, stuck or empty (proven; its breadcrumb
+    may still be in the tree). `pid` is 0 once the process is reaped. `exited` is the
+    EXITED that an earlier agent may have missed.
+    """
+
+    seat: str
+    epoch: int
+    pid: int
+    start_time: int
+    state: str
+    breadcrumb: str | None = None
+    containment: str = "sealed"
+    uptime: float = 0.0
+    exited: Exited | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Welcome:
+    """The answer to HELLO. `alive_every`: send ALIVE this often (seconds)."""
+
+    tag: ClassVar[str] = "WELCOME"
+    generation: int
+    guardian_pid: int
+    passport: Mapping[str, Any] | None = field(default=None, repr=False)
+    hosts: str = ""
+    lease: float | None = None
+    paused: bool = False
+    alive_every: float = 1.0
+    seats: tuple[SeatReport, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """The program runs. `pid` (host) is the tree's first process: init, or swept's main."""
+
+    tag: ClassVar[str] = "STARTED"
+    seat: str
+    epoch: int
+    pid: int
+    start_time: int
+    main: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """A START was not carried out and nothing of it runs. `permanent`: trying again is vain."""
+
+    tag: ClassVar[str] = "REFUSED"
+    seat: str
+    epoch: int
+    why: str
+    permanent: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stopping:
+    """The stop ladder has begun."""
+
+    tag: ClassVar[str] = "STOPPING"
+    seat: str
+    epoch: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exited:
+    """The main process ended; `left` descendants lived at that moment (they are killed).
+
+    `code` and `signal` are both None where the tree was killed before main could be asked.
+    """
+
+    tag: ClassVar[str] = "EXITED"
+    seat: str
+    epoch: int
+    code: int | None
+    signal: int | None
+    uptime: float
+    left: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Empty:
+    """The whole tree is proven dead: the only message that means so."""
+
+    tag: ClassVar[str] = "EMPTY"
+    seat: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stuck:
+    """Alive 5 s after SIGKILL; killing goes on, and the tree is not called empty."""
+
+    tag: ClassVar[str] = "STUCK"
+    seat: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseAck:
+    """Every deadline now follows this lease."""
+
+    tag: ClassVar[str] = "LEASE_ACK"
+    valid_until: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shutdown:
+    """Stop everything in order, delete the breadcrumbs, close the session, say BYE."""
+
+    tag: ClassVar[str] = "SHUTDOWN"
+    why: str
+
+
+FromAgent: TypeAlias = Hello | Session | Alive | Lease | Start | Stop | Seen | Paused | Bye
+FromGuardian: TypeAlias = (
+    Welcome | Started | Refused | Stopping | Exited | Empty | Stuck | LeaseAck | Shutdown
+)
+Message: TypeAlias = FromAgent | FromGuardian
+
+
+def encode(message: Message) -> bytes:
+    """The line of a message, newline included.
+
+    Raises LocalWireError for a value that JSON cannot carry (a number that is not finite).
+    """
+    try:
+        body = json.dumps(
+            {"t": message.tag, **_plain(message)}, separators=(",", ":"), allow_nan=False
+        )
+    except (TypeError, ValueError) as error:
+        raise LocalWireError(f"{message.tag} cannot be sent: {error}") from error
+    return body.encode() + b"\n"
+
+
+def decode(line: bytes) -> Message:
+    """The message in a line (with or without its newline); RemoteWireError if there is none."""
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise RemoteWireError(f"not a message: {line[:60]!r} is not JSON") from error
+    if not isinstance(found, dict):
+        raise RemoteWireError("not a message: expected a JSON object")
+    tag = found.pop("t", None)
+    kind = _KINDS.get(tag) if isinstance(tag, str) else None
+    if kind is None:
+        raise RemoteWireError(f"unknown message {tag!r}")
+    message: Message = _build(kind, tag, found)
+    if isinstance(message, Start) and not message.soft >= message.hard >= 0.0:
+        raise RemoteWireError("START: expected soft >= hard >= 0")
+    if isinstance(message, Start) and not message.argv:
+        raise RemoteWireError("START: argv: expected a program")
+    return message
+
+
+class Splitter:
+    """Cuts a stream of bytes into messages; an unfinished line waits for its rest."""
+
+    __slots__ = ("_buffer",)
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[Message]:
+        """The messages completed by `data`, in order; RemoteWireError as `decode` does."""
+        self._buffer += data
+        while (end := self._buffer.find(b"\n")) >= 0:
+            line = bytes(self._buffer[:end])
+            del self._buffer[: end + 1]
+            yield decode(line)
+        if len(self._buffer) > MAX_LINE:
+            raise RemoteWireError(f"a message has more than {MAX_LINE} bytes")
+
+
+def _plain(record: Any) -> dict[str, Any]:
+    return {f.name: _plain_value(getattr(record, f.name)) for f in fields(record)}
+
+
+def _plain_value(value: Any) -> Any:
+    if isinstance(value, SeatReport | Exited):
+        return _plain(value)
+    if isinstance(value, tuple):
+        return [_plain_value(each) for each in value]
+    if isinstance(value, Mapping):
+        return dict(value)
+    return value
+
+
+def _build(kind: Any, where: str, found: dict[str, Any]) -> Any:
+    values: dict[str, Any] = {}
+    for f in fields(kind):
+        if f.name in found:
+            values[f.name] = _READERS[str(f.type)](f"{where}: {f.name}", found.pop(f.name))
+        elif f.default is MISSING and f.default_factory is MISSING:
+            raise RemoteWireError(f"{where}: {f.name} is missing")
+    if found:
+        raise RemoteWireError(f"{where}: unknown field {min(found)!r}")
+    return kind(**values)
+
+
+def _exactly(expected: str, *types: type) -> Callable[[str, Any], Any]:
+    def read(where: str, value: Any) -> Any:
+        if type(value) not in types:
+            raise RemoteWireError(f"{where}: expected {expected}")
+        return value
+
+    return read
+
+
+def _number(where: str, value: Any) -> float:
+    if type(value) not in (int, float) or not math.isfinite(value):
+        raise RemoteWireError(f"{where}: expected a finite number")
+    return float(value)
+
+
+def _optional(read: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
+    return lambda where, value: None if value is None else read(where, value)
+
+
+def _strings(where: str, value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        raise RemoteWireError(f"{where}: expected a list of strings")
+    return tuple(value)
+
+
+def _string_map(where: str, value: Any) -> dict[str, str]:
+    if not isinstance(value, dict) or not all(isinstance(each, str) for each in value.values()):
+        raise RemoteWireError(f"{where}: expected an object of strings")
+    return value
+
+
+def _seats(where: str, value: Any) -> tuple[SeatReport, ...]:
+    if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
+        raise RemoteWireError(f"{where}: expected a list of objects")
+    return tuple(_build(SeatReport, where, each) for each in value)
+
+
+def _exited(where: str, value: Any) -> Exited:
+    if not isinstance(value, dict):
+        raise RemoteWireError(f"{where}: expected an object")
+    built: Exited = _build(Exited, where, value)
+    return built
+
+
+_text = _exactly("text", str)
+_integer = _exactly("an integer", int)
+_object = _exactly("an object", dict)
+
+_READERS: Mapping[str, Callable[[str, Any], Any]] = {
+    "int": _integer,
+    "str": _text,
+    "bool": _exactly("true or false", bool),
+    "float": _number,
+    "int | None": _optional(_integer),
+    "str | None": _optional(_text),
+    "float | None": _optional(_number),
+    "tuple[str, ...]": _strings,
+    "Mapping[str, str]": _string_map,
+    "Mapping[str, Any]": _object,
+    "Mapping[str, Any] | None": _optional(_object),
+    "tuple[SeatReport, ...]": _seats,
+    "Exited | None": _optional(_exited),
+}
+
+_KINDS: Mapping[str, type[Message]] = {
+    kind.tag: kind
+    for kind in (
+        Hello,
+        Session,
+        Alive,
+        Lease,
+        Start,
+        Stop,
+        Seen,
+        Paused,
+        Bye,
+        Welcome,
+        Started,
+        Refused,
+        Stopping,
+        Exited,
+        Empty,
+        Stuck,
+        LeaseAck,
+        Shutdown,
+    )
+}

@@ -1,0 +1,236 @@
+"""One seat's tree of processes, from START to the proof that it is empty.
+
+    starting ──► running ──► stopping ──► killing ──► empty
+        │           │           │            ▲ │
+        └───────────┴───────────┴────────────┘ └─► stuck (5 s after SIGKILL) ──► empty
+
+stopping: stop signal and SIGCONT are sent, SIGKILL follows after the grace. At soft the
+stop begins by itself, at hard the killing does; neither while paused. An instance ends
+when its main process ends: what is left is killed.
+
+Rule of this file: only `emptied` and `failed`, which are told of a proof, lead to empty.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from signal import SIGCONT
+
+from incumbent.guardian.actions import (
+    Action,
+    KillTree,
+    Reap,
+    Send,
+    Signal,
+    WriteDeadline,
+)
+from incumbent.guardian.messages import (
+    Empty,
+    Exited,
+    Refused,
+    SeatReport,
+    Start,
+    Started,
+    Stopping,
+    Stuck,
+)
+
+__all__ = ["KILL_EVERY", "STUCK_AFTER", "Seat"]
+
+KILL_EVERY = 0.1
+"""Seconds between two rounds of SIGKILL to a tree that is not proven empty."""
+STUCK_AFTER = 5.0
+"""Seconds of killing after which a tree is reported as STUCK."""
+
+
+@dataclass(slots=True)
+class Seat:
+    """The record of a seat's newest tree. `session_id` bounds whose leases count for it."""
+
+    start: Start
+    session_id: int
+    valid_until: float
+    spawned_at: float
+    state: str = "starting"
+    pid: int = 0
+    start_time: int = 0
+    exited: Exited | None = None
+    is_seen: bool = False
+    is_reaped: bool = False
+    ended_at: float = math.inf
+    kill_at: float = math.inf
+    killing_since: float = math.inf
+    kill_again_at: float = math.inf
+    key: tuple[str, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.key = (self.start.seat, self.start.epoch)
+
+    @property
+    def is_empty(self) -> bool:
+        return self.state == "empty"
+
+    @property
+    def soft_at(self) -> float:
+        return self.valid_until - self.start.soft
+
+    @property
+    def hard_at(self) -> float:
+        return self.valid_until - self.start.hard
+
+    def report(self, now: float) -> SeatReport:
+        """The seat's entry in WELCOME."""
+        return SeatReport(
+            seat=self.start.seat,
+            epoch=self.start.epoch,
+            pid=0 if self.is_reaped else self.pid,
+            start_time=self.start_time,
+            state=self.state,
+            breadcrumb=self.start.breadcrumb,
+            containment=self.start.containment,
+            uptime=min(now, self.ended_at) - self.spawned_at,
+            exited=self.exited,
+        )
+
+    # what happens to it
+
+    def started(self, pid: int, start_time: int, main: int) -> list[Action]:
+        self.pid, self.start_time = pid, start_time
+        seat, epoch = self.key
+        if self.state == "starting":
+            self.state = "running"
+        return [
+            Send(Started(seat=seat, epoch=epoch, pid=pid, start_time=start_time, main=main or pid))
+        ]
+
+    def failed(self, why: str, permanent: bool, now: float) -> list[Action]:
+        """Nothing was executed: the tree is empty, and was never anything else."""
+        self._end(now)
+        self.is_reaped = True
+        seat, epoch = self.key
+        return [Send(Refused(seat=seat, epoch=epoch, why=why, permanent=permanent))]
+
+    def main_exited(
+        self, code: int | None, signal: int | None, left: int, now: float
+    ) -> list[Action]:
+        """Main ended: tell it, and kill what it left behind."""
+        if self.is_empty or self.exited is not None:
+            return []
+        return [self._tell_exited(code, signal, left, now), *self.kill(now, "its main ended")]
+
+    def emptied(self, now: float) -> list[Action]:
+        """The proof has come."""
+        if self.is_empty:
+            return []
+        actions: list[Action] = []
+        if self.exited is None and self.pid:
+            actions.append(self._tell_exited(None, None, 0, now))
+        seat, epoch = self.key
+        self._end(now)
+        actions.append(Send(Empty(seat=seat, epoch=epoch)))
+        return [*actions, *self.reap_if_allowed()]
+
+    def seen(self) -> list[Action]:
+        self.is_seen = True
+        return self.reap_if_allowed()
+
+    def reap_if_allowed(self) -> list[Action]:
+        if not (self.is_empty and self.is_seen) or self.is_reaped:
+            return []
+        self.is_reaped = True
+        return [Reap(*self.key)]
+
+    def reap_for_successor(self) -> list[Action]:
+        """A newer epoch starts: nobody will ask for this empty tree's pid again."""
+        self.is_seen = True
+        return self.reap_if_allowed()
+
+    # what is done to it
+
+    def stop(self, now: float, grace: float, why: str) -> list[Action]:
+        """The ladder: stop signal, SIGCONT, and SIGKILL `grace` seconds later.
+
+        A second stop can only shorten the grace. A program that was not executed yet has
+        nothing to put in order and is killed at once, as is one with no grace.
+        """
+        if self.state in ("killing", "stuck", "empty"):
+            return []
+        if grace <= 0 or self.state == "starting":
+            return self.kill(now, why)
+        self.kill_at = min(self.kill_at, now + grace)
+        if self.state == "stopping":
+            return []
+        self.state = "stopping"
+        seat, epoch = self.key
+        return [
+            Send(Stopping(seat=seat, epoch=epoch, why=why)),
+            Signal(seat, epoch, self.start.stop_signal),
+            Signal(seat, epoch, SIGCONT),
+        ]
+
+    def kill(self, now: float, why: str) -> list[Action]:
+        if self.state in ("killing", "stuck", "empty"):
+            return []
+        self.state = "killing"
+        self.killing_since = now
+        self.kill_again_at = now + KILL_EVERY
+        return [KillTree(*self.key, why)]
+
+    def leased(self, valid_until: float, paused: bool) -> list[Action]:
+        """The session's lease now reaches to `valid_until`; paused lifts the deadline."""
+        self.valid_until = valid_until
+        if self.is_empty:
+            return []
+        return [WriteDeadline(*self.key, math.inf if paused else self.hard_at)]
+
+    def tick(self, now: float, paused: bool) -> list[Action]:
+        """What the clock demands."""
+        if self.is_empty:
+            return []
+        actions: list[Action] = []
+        if not paused and now >= self.hard_at:
+            actions += self.kill(now, "hard deadline: the session's lease runs out")
+        elif not paused and now >= self.soft_at:
+            actions += self.stop(
+                now, self.start.stop_grace, "soft deadline: no beat was acknowledged in time"
+            )
+        if self.state == "stopping" and now >= self.kill_at:
+            actions += self.kill(now, "still alive after its grace")
+        if self.state in ("killing", "stuck") and now >= self.kill_again_at:
+            self.kill_again_at = now + KILL_EVERY
+            actions.append(KillTree(*self.key))
+        if self.state == "killing" and now >= self.killing_since + STUCK_AFTER:
+            self.state = "stuck"
+            seat, epoch = self.key
+            actions.append(Send(Stuck(seat=seat, epoch=epoch)))
+        return actions
+
+    def wake_at(self, paused: bool) -> float:
+        """When `tick` has something to do next."""
+        deadline = math.inf if paused else self.hard_at
+        if self.state in ("starting", "running"):
+            return math.inf if paused else min(self.soft_at, self.hard_at)
+        if self.state == "stopping":
+            return min(self.kill_at, deadline)
+        if self.state in ("killing", "stuck"):
+            return self.kill_again_at
+        return math.inf
+
+    def _tell_exited(self, code: int | None, signal: int | None, left: int, now: float) -> Send:
+        seat, epoch = self.key
+        self.ended_at = now
+        self.exited = Exited(
+            seat=seat,
+            epoch=epoch,
+            code=code,
+            signal=signal,
+            uptime=now - self.spawned_at,
+            left=left,
+        )
+        return Send(self.exited)
+
+    def _end(self, now: float) -> None:
+        self.state = "empty"
+        self.ended_at = min(self.ended_at, now)
+        self.kill_at = self.killing_since = self.kill_again_at = math.inf
