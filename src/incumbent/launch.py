@@ -192,7 +192,8 @@ def _unquoted(text: str) -> str:
     if not text or text[0] not in "\"'":
         return text
     if text[0] == "'":
-        value, closed, rest = text[1:].partition("'")
+        value, quote, rest = text[1:].partition("'")
+        closed = bool(quote)
     else:
         value, closed, rest = _double_quoted(text[1:])
     if not closed:

@@ -1,0 +1,209 @@
+"""`make test`: the parts of the test suite one after another, each with its time.
+
+Rule of this file: every part runs even if one before it failed, and one failure fails the whole.
+
+    python -m tests.run_parts                    all parts
+    python -m tests.run_parts unit faults        only these
+    python -m tests.run_parts e2e -- -k kill -x  with arguments for pytest
+
+As root with apt, Debian's packages that tests need are installed first; elsewhere those tests
+are skipped with a reason. With CI=true a skip is a failure (see conftest).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["PARTS", "Part", "main"]
+
+ROOT = Path(__file__).resolve().parent.parent
+_PARALLEL = ("-n", "2")
+_NO_TESTS = 5  # pytest's exit code
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A part of the suite: what pytest is called with, and how many seconds it may take."""
+
+    paths: tuple[str, ...]
+    options: tuple[str, ...] = ()
+    limit: float = 1200.0
+
+
+PARTS = {
+    "unit": Part(
+        paths=(
+            "tests/unit",
+            "tests/properties",
+            "tests/test_architecture.py",
+            "tests/test_exports.py",
+            "tests/test_docs.py",
+        ),
+        options=_PARALLEL,
+    ),
+    "simulation": Part(paths=("tests/simulation",), options=_PARALLEL),
+    "conformance": Part(paths=("tests/conformance",)),
+    "faults": Part(paths=("tests/faults",)),
+    "e2e": Part(paths=("tests/e2e",), limit=2400.0),
+}
+
+# What shows that it is there (a command, or a path) → Debian's package.
+_PACKAGES = {
+    "java": "default-jre-headless",
+    "/usr/share/java/zookeeper.jar": "zookeeper",
+    "redis-server": "redis-server",
+    "ip": "iproute2",
+}
+
+
+@dataclass(slots=True, kw_only=True)
+class Result:
+    """What became of a part."""
+
+    seconds: float = 0.0
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+    note: str = ""
+    is_failure: bool = False
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the parts named (all, if none is). The exit code is 0 only if nothing failed."""
+    names, extra = list(argv), []
+    if "--" in names:
+        at = names.index("--")
+        names, extra = names[:at], names[at + 1 :]
+    unknown = [name for name in names if name not in PARTS]
+    if unknown:
+        print(f"no part {unknown[0]!r}; there are {', '.join(PARTS)}", file=sys.stderr)
+        return 2
+    install_packages()
+    results = {name: run(name, PARTS[name], extra) for name in names or PARTS}
+    return closing(results)
+
+
+def run(name: str, part: Part, extra: Sequence[str]) -> Result:
+    """One part, in a pytest of its own. A part without tests is said, and is no failure."""
+    paths = [path for path in part.paths if (ROOT / path).exists()]
+    print(f"── {name}", flush=True)
+    if not paths:
+        return Result(note="no tests")
+    began_at = time.monotonic()
+    with tempfile.TemporaryDirectory() as scratch:
+        report = Path(scratch) / "report.xml"
+        command = [sys.executable, "-m", "pytest", "-rs", f"--junitxml={report}"]
+        code = _call([*command, *part.options, *paths, *extra], part.limit)
+        result = _counted(report)
+    result.seconds = time.monotonic() - began_at
+    if code == _NO_TESTS:
+        result.note = "no tests"
+    elif code is None:
+        result.note, result.is_failure = f"not done within {part.limit:g} s", True
+    elif code != 0:
+        result.note, result.is_failure = f"pytest ended with {code}", True
+    print(f"── {name}: {result.seconds:.1f} s", flush=True)
+    return result
+
+
+def closing(results: dict[str, Result]) -> int:
+    """Print the table and the total; the exit code."""
+    print("\n── time of each part")
+    for name, result in results.items():
+        counts = f"{result.passed} passed, {result.failed} failed, {result.skipped} skipped"
+        note = f"  ({result.note})" if result.note else ""
+        print(f"{name:12} {result.seconds:7.1f} s  {counts}{note}")
+    print(f"{'total':12} {sum(result.seconds for result in results.values()):7.1f} s\n")
+    passed, failed, skipped = (
+        sum(getattr(result, count) for result in results.values())
+        for count in ("passed", "failed", "skipped")
+    )
+    broken = [name for name, result in results.items() if result.is_failure]
+    if broken:
+        print(f"failed: {', '.join(broken)}")
+        failed = max(failed, len(broken))
+    print(f"{passed} passed, {failed} failed, {skipped} skipped", flush=True)
+    return 1 if broken or passed == 0 else 0
+
+
+def install_packages() -> None:
+    """As root with apt: Debian's packages that are missing. A failure is said; tests decide."""
+    missing = [
+        package
+        for shows, package in _PACKAGES.items()
+        if not (Path(shows).exists() if shows.startswith("/") else shutil.which(shows))
+    ]
+    if not missing or os.geteuid() != 0 or shutil.which("apt-get") is None:
+        return
+    print(f"── installing {', '.join(missing)}", flush=True)
+    environ = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    install = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *missing]
+    with _no_services():
+        for command in (["apt-get", "update", "-qq"], install):
+            done = subprocess.run(
+                command, env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True
+            )
+            if done.returncode != 0:
+                print(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}", flush=True)
+                return
+
+
+@contextlib.contextmanager
+def _no_services() -> Iterator[None]:
+    """Debian starts a service when its package is installed; tests start their own."""
+    policy = Path("/usr/sbin/policy-rc.d")
+    if policy.exists():
+        yield
+        return
+    policy.write_text("#!/bin/sh\nexit 101\n")
+    policy.chmod(0o755)
+    try:
+        yield
+    finally:
+        policy.unlink()
+
+
+def _call(command: Sequence[str], limit: float) -> int | None:
+    """The exit code of a command in a process group of its own; None if it took too long."""
+    process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, process_group=0)
+    try:
+        return process.wait(limit)
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(10)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def _counted(report: Path) -> Result:
+    result = Result()
+    if not report.exists():
+        return result
+    for suite in ElementTree.parse(report).getroot().iter("testsuite"):
+        tests, failures, errors, skipped = (
+            int(suite.get(key, "0")) for key in ("tests", "failures", "errors", "skipped")
+        )
+        result.failed += failures + errors
+        result.skipped += skipped
+        result.passed += max(0, tests - failures - errors - skipped)
+    return result
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
