@@ -289,20 +289,25 @@ class Stack:
     def couple(
         self, other: Stack, owner: Domain | None, *, local: bool = False
     ) -> tuple[Socket, Socket]:
-        """Two joined sockets; with `local` a socketpair, which no fault of the network touches."""
+        """Two joined sockets."""
         network = self.network
         network.connections += 1
         near = Socket(self, owner, f"{self.name}#{network.connections}")
         far = Socket(other, None, f"{other.name}#{network.connections}")
         if local:
             there = back = Link(self.name, other.name, delay=1e-5, jitter=0.0)
-            self.sockets[near] = self.sockets[far] = None
         else:
             there, back = network.link(self, other), network.link(other, self)
         near.peer, far.peer = far, near
         near.out = far.incoming = Pipe(network, there, near, far)
         far.out = near.incoming = Pipe(network, back, far, near)
         near.established = far.established = local
+        return near, far
+
+    def pair(self) -> tuple[Socket, Socket]:
+        """A socketpair, which no fault of the network touches."""
+        near, far = self.couple(self, None, local=True)
+        self.sockets[near] = self.sockets[far] = None
         return near, far
 
     def reset(self, other: Stack) -> None:

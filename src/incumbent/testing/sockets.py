@@ -132,6 +132,11 @@ class WorldLoop(SimLoop):
             raise RuntimeError("this code runs on no host: start it with host.run(…)")
         return domain, domain.home
 
+    def socketpair(self) -> tuple[SimSocket, SimSocket]:
+        """Two joined sockets on the caller's host, for `create_connection(sock=…)`."""
+        near, far = self._here()[1].pair()
+        return SimSocket(near), SimSocket(far)
+
     async def getaddrinfo(  # type: ignore[override]
         self,
         host: str | bytes | None,

@@ -192,7 +192,7 @@ class World:
 
     def socketpair(self, host: Host) -> tuple[SimSocket, SimSocket]:
         """Two joined sockets on one host, each for `create_connection(sock=…)` in a process."""
-        near, far = host.stack.couple(host.stack, None, local=True)
+        near, far = host.stack.pair()
         return SimSocket(near), SimSocket(far)
 
     async def pair(
