@@ -120,6 +120,8 @@ class StandIn:
         start = action.start
         assert not self.live(start.seat), f"two live trees of {start.seat}"
         assert self.now < action.soft_at, "started after its soft deadline"
+        earlier = [epoch for seat, epoch in self.trees if seat == start.seat]
+        assert start.epoch > max(earlier, default=0), "an epoch that is not newer"
         self.pids += 1
         self.trees[start.seat, start.epoch] = Tree(
             start,

@@ -31,21 +31,34 @@ class GuardianLife(RuleBasedStateMachine):
     def is_up(self) -> bool:
         return self.world.exited is None
 
+    def is_connected(self) -> bool:
+        return (
+            self.is_up() and self.world.agent != 0 and self.world.table._agent.name == "CONNECTED"
+        )
+
+    def is_awaiting(self) -> bool:
+        return self.is_up() and not self.is_connected()
+
     @precondition(lambda self: not self.is_up())
     @rule()
     def another_guardian(self) -> None:
         self.world = StandIn(Table(policy=self.policy, beat=1.0))
 
-    @precondition(is_up)
-    @rule()
-    def hello(self) -> None:
-        if self.world.agent:
-            self.world.say(
-                m.Hello(generation=0, pid=1),
-                m.Session(generation=self.world.agent, passport=passport(), hosts="h"),
-            )
+    @precondition(is_awaiting)
+    @rule(speaks_first=st.sampled_from([False, False, False, True]))
+    def hello(self, speaks_first: bool) -> None:
+        if not self.world.agent:
+            return
+        if speaks_first:
+            self.world.say(m.Alive(generation=self.world.agent))
+            return
+        lease = m.Lease(
+            generation=self.world.agent, valid_until=self.world.now + 10, last_zxid=self.epoch
+        )
+        session = m.Session(generation=self.world.agent, passport=passport(), hosts="h")
+        self.world.say(m.Hello(generation=0, pid=1), session, lease)
 
-    @precondition(is_up)
+    @precondition(is_connected)
     @rule(seconds=st.sampled_from([0.0, 3.0, 10.0, 10.0, 10.0]))
     def lease(self, seconds: float) -> None:
         lease = m.Lease(
@@ -55,13 +68,13 @@ class GuardianLife(RuleBasedStateMachine):
         )
         self.world.say(lease)
 
-    @precondition(is_up)
+    @precondition(is_connected)
     @rule(session=st.sampled_from([0x1234, 0x1234, 0x99]))
     def session(self, session: int) -> None:
         generation = self.world.table.generation
         self.world.say(m.Session(generation=generation, passport=passport(session), hosts="h"))
 
-    @precondition(is_up)
+    @precondition(is_connected)
     @rule(
         seat=st.sampled_from(SEATS),
         older=st.sampled_from([0, 0, 0, 1]),
@@ -98,20 +111,20 @@ class GuardianLife(RuleBasedStateMachine):
             tree.is_alive = False
             self.world.tell(a.TreeEmpty(seat, epoch))
 
-    @precondition(is_up)
+    @precondition(is_connected)
     @rule(seat=st.sampled_from(SEATS), grace=st.sampled_from([0.0, 1.0, 30.0]))
     def stop(self, seat: str, grace: float) -> None:
         for epoch in self.world.live(seat):
             self.world.say(m.Stop(seat=seat, epoch=epoch, grace=grace))
 
-    @precondition(is_up)
+    @precondition(is_connected)
     @rule(seat=st.sampled_from(SEATS))
     def seen(self, seat: str) -> None:
         record = self.world.table.seats.get(seat)
         if record is not None:
             self.world.say(m.Seen(seat=seat, epoch=record.start.epoch, pid=record.pid))
 
-    @precondition(is_up)
+    @precondition(is_connected)
     @rule(paused=st.booleans())
     def pause(self, paused: bool) -> None:
         self.world.say(m.Paused(paused=paused))
@@ -125,7 +138,7 @@ class GuardianLife(RuleBasedStateMachine):
     @precondition(is_up)
     @rule(seconds=st.sampled_from([0.01, 0.5, 1.0, 4.0, 11.0]), alive=st.booleans())
     def time_passes(self, seconds: float, alive: bool) -> None:
-        if alive:
+        if alive and self.is_connected():
             self.world.say(m.Alive(generation=self.world.table.generation))
         self.world.advance(seconds)
 
@@ -135,7 +148,7 @@ class GuardianLife(RuleBasedStateMachine):
         self.world.now += 20.0
         self.world.tell(a.Tick())
 
-    @precondition(is_up)
+    @precondition(is_connected)
     @rule(code=st.integers(0, 3))
     def bye(self, code: int) -> None:
         self.world.say(m.Bye(code=code))
@@ -193,8 +206,8 @@ class ReleasingGuardianLife(GuardianLife):
 
 
 PROFILE = settings(
-    max_examples=150,
-    stateful_step_count=40,
+    max_examples=200,
+    stateful_step_count=50,
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )
