@@ -100,7 +100,7 @@ class Ground:
     async def until(self, true: Callable[[], object]) -> None:
         """Wait for what must come, at most 5 seconds."""
         async with asyncio.timeout(5):
-            while not true():
+            while not true():  # noqa: ASYNC110
                 await asyncio.sleep(0.001)
 
 
@@ -326,13 +326,13 @@ async def nobody_listening_is_connection_refused(ground: Ground) -> None:
 async def a_port_is_taken_once(ground: Ground) -> None:
     port = await ground.listen()
 
-    with pytest.raises(OSError, match="taken|in use"):
+    with pytest.raises(OSError, match=r"taken|in use"):
         await asyncio.get_running_loop().create_server(Recorder, "127.0.0.1", port)
 
 
 @story
 async def an_unknown_name_is_a_gaierror(ground: Ground) -> None:
-    with pytest.raises(OSError, match="not known|failure|No address"):
+    with pytest.raises(OSError, match=r"not known|failure|No address"):
         await asyncio.get_running_loop().create_connection(Recorder, "no-such-host.invalid", 1)
 
 
