@@ -11,11 +11,11 @@
 .PHONY: demo test check simulate soak bench clean
 .DELETE_ON_ERROR:
 
-PIP    := .venv/bin/python -m pip --disable-pip-version-check -q
+PIP    := .venv/bin/python -m pip --disable-pip-version-check -qq
 RUN    := .venv/bin/python
-PART   :=
-SEEDS  := 200
-FIRST  := 0
+PART   ?=
+SEEDS  ?= 200
+FIRST  ?= 0
 
 demo: .venv/.installed
 	$(RUN) -m incumbent.cli demo

@@ -15,7 +15,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ __all__ = ["KEYS", "Settings", "agent_data", "name_problem", "resolve"]
 
 _SYSTEM = Path("/etc/incumbent/agent.toml")
 _DEFAULT_ROOT = "/incumbent"
+_NUMBERS = ("session_timeout", "tick")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +98,7 @@ def resolve(
     for source in sources:
         for key, value in source.values.items():
             if key not in values:
-                values[key], origins[key] = value, source.place
+                values[key], origins[key] = value, source.names.get(key, source.place)
     runtime = next(
         (s.runtime for s in sources if s.runtime and origins.get("zookeeper") == s.place), None
     )
@@ -137,6 +138,8 @@ class _Source:
 
     place: str
     values: Mapping[str, Any]
+    names: Mapping[str, str] = field(default_factory=dict)
+    """What a value is called there, where each has a name of its own."""
     note: str = ""
     runtime: Runtime | None = None
 
@@ -146,21 +149,21 @@ class _Source:
 
 def _flags(flags: Mapping[str, object]) -> _Source:
     given = {key: value for key, value in flags.items() if value is not None}
-    values = {key: _cleaned(key, given[key], f"--{_dashed(key)}", Path.cwd()) for key in given}
-    return _Source(
-        place="--zookeeper", values=values, note="" if "zookeeper" in values else "not given"
-    )
+    names = {key: f"--{key.replace('_', '-')}" for key in KEYS}
+    values = {key: _cleaned(key, value, names[key], Path.cwd()) for key, value in given.items()}
+    note = "" if "zookeeper" in values else "not given"
+    return _Source(place="--zookeeper", values=values, names=names, note=note)
 
 
 def _environment(environ: Mapping[str, str]) -> _Source:
+    names = {key: f"INCUMBENT_{key.upper()}" for key in KEYS}
     values: dict[str, Any] = {}
-    for key, parse in KEYS.items():
-        variable = f"INCUMBENT_{key.upper()}"
-        if text := environ.get(variable):
-            number = parse in (_seconds, _timeout)
-            values[key] = _cleaned(key, _number(text) if number else text, variable, Path.cwd())
+    for key, name in names.items():
+        if text := environ.get(name):
+            value = _number(text) if key in _NUMBERS else text
+            values[key] = _cleaned(key, value, name, Path.cwd())
     note = "" if "zookeeper" in values else "not set"
-    return _Source(place="INCUMBENT_ZOOKEEPER", values=values, note=note)
+    return _Source(place="INCUMBENT_ZOOKEEPER", values=values, names=names, note=note)
 
 
 def _file(path: Path) -> _Source:
@@ -221,7 +224,7 @@ def _run_folder(run: Path) -> _Source:
 def _running(place: str, found: Runtime) -> _Source:
     """Where its server is; its node and data are its own agent's and nobody else's."""
     values = {"zookeeper": found.zookeeper, "root": found.root}
-    for key in ("session_timeout", "tick"):
+    for key in _NUMBERS:
         if getattr(found, key) is not None:
             values[key] = getattr(found, key)
     return _Source(place=place, values=values, runtime=found)
@@ -250,10 +253,6 @@ def _home(environ: Mapping[str, str]) -> Path:
 def _config_home(environ: Mapping[str, str]) -> Path:
     xdg = environ.get("XDG_CONFIG_HOME")
     return Path(xdg) if xdg else _home(environ) / ".config"
-
-
-def _dashed(key: str) -> str:
-    return key.replace("_", "-")
 
 
 def _cleaned(key: str, value: object, place: str, base: Path) -> Any:

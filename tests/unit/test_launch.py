@@ -1,0 +1,217 @@
+"""What a program is started with, and why it cannot be started here."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from incumbent.errors import SpecErrors
+from incumbent.launch import (
+    foreground_switch,
+    launch,
+    missing_requirements,
+    parse_env_file,
+    program_environment,
+    went_background,
+)
+from incumbent.spec import Spec
+
+BASE = {"PATH": "/usr/bin:/bin", "HOME": "/root", "LANG": "en_US.UTF-8", "SECRET": "of the agent"}
+
+
+def program(folder: Path, name: str, mode: int = 0o755) -> Path:
+    path = folder / name
+    path.write_text("#!/bin/sh\n")
+    path.chmod(mode)
+    return path
+
+
+def problem(spec: Spec, base: dict[str, str] | None = None) -> str:
+    with pytest.raises(SpecErrors) as caught:
+        launch(spec, f"{spec.name}/0", "n1", 7, base or BASE)
+    return str(caught.value)
+
+
+def test_a_program_gets_three_variables_of_ours_its_own_and_who_it_is() -> None:
+    spec = Spec(name="web", command=("web",), env={"PORT": "80"})
+
+    env = program_environment(spec, "web/0", "n1", 12, BASE)
+
+    assert env == {
+        "PATH": "/usr/bin:/bin",
+        "HOME": "/root",
+        "LANG": "en_US.UTF-8",
+        "PORT": "80",
+        "INCUMBENT_COMPONENT": "web",
+        "INCUMBENT_SEAT": "web/0",
+        "INCUMBENT_NODE": "n1",
+        "INCUMBENT_EPOCH": "12",
+    }
+
+
+def test_without_an_environment_of_ours_there_are_defaults() -> None:
+    env = program_environment(Spec(name="a", command=("a",)), "a/0", "n1", 1, {})
+
+    assert env["PATH"].split(":")[-1] == "/bin"
+    assert (env["HOME"], env["LANG"]) == ("/", "C.UTF-8")
+
+
+def test_env_goes_before_env_file_and_incumbent_before_both(tmp_path: Path) -> None:
+    file = tmp_path / "env"
+    file.write_text("A=file\nB=file\nPATH=/file\nINCUMBENT_EPOCH=file\n")
+    spec = Spec(name="a", command=("a",), env={"B": "env"}, env_file=str(file))
+
+    env = program_environment(spec, "a/0", "n1", 5, BASE)
+
+    assert (env["A"], env["B"], env["PATH"], env["INCUMBENT_EPOCH"]) == (
+        "file",
+        "env",
+        "/file",
+        "5",
+    )
+
+
+def test_an_env_file_is_read_as_written() -> None:
+    text = """
+# a comment
+BARE=a b # no comment, part of the value
+ SPACED = x\t
+export SHELL_STYLE=1
+EMPTY=
+SINGLE='a "b" $c \\n #' # a comment
+DOUBLE="a 'b' \\"c\\" \\$d \\n\\\\ \\x"
+EQUALS=a=b
+LAST=1
+LAST=2
+"""
+    assert parse_env_file(text, "x.env") == {
+        "BARE": "a b # no comment, part of the value",
+        "SPACED": "x",
+        "SHELL_STYLE": "1",
+        "EMPTY": "",
+        "SINGLE": 'a "b" $c \\n #',
+        "DOUBLE": "a 'b' \"c\" $d \n\\ \\x",
+        "EQUALS": "a=b",
+        "LAST": "2",
+    }
+
+
+def test_every_wrong_line_of_an_env_file_is_named_and_no_value_is_shown() -> None:
+    text = 'GOOD=1\nhunter2\n1X=hunter2\nOPEN=\'hunter2\nREST="a" hunter2\r\nNUL=hunter2\0\n'
+
+    with pytest.raises(SpecErrors) as caught:
+        parse_env_file(text, "x.env")
+
+    assert str(caught.value).splitlines() == [
+        "x.env:2: expected KEY=VALUE, with a KEY of letters, digits and `_`",
+        "x.env:3: expected KEY=VALUE, with a KEY of letters, digits and `_`",
+        "x.env:4: OPEN: the quote ' is not closed on this line",
+        "x.env:5: REST: expected nothing after the closing quote",
+        "x.env:6: NUL: a null character cannot be part of a variable",
+    ]
+
+
+def test_an_env_file_that_is_absent_is_said_with_its_path(tmp_path: Path) -> None:
+    spec = Spec(name="a", command=("sh",), env_file=str(tmp_path / "none"))
+
+    expected = f"{tmp_path / 'none'}: the env_file cannot be read: no such file or directory"
+    assert problem(spec) == expected
+
+
+def test_what_a_node_lacks_is_listed(tmp_path: Path) -> None:
+    spec = Spec(name="db", command=("sh",), requires=("/etc", "/nowhere/a", str(tmp_path / "b")))
+
+    assert missing_requirements(spec) == ["/nowhere/a", str(tmp_path / "b")]
+    assert problem(spec) == f"db: requires: missing on n1: /nowhere/a, {tmp_path / 'b'}"
+
+
+def test_a_launch_has_the_command_as_written_and_where_it_was_found(tmp_path: Path) -> None:
+    found = program(tmp_path, "prog")
+    spec = Spec(
+        name="a", command=("prog", "-v"), cwd=str(tmp_path), env={"PATH": f"/bin:{tmp_path}"}
+    )
+
+    ready = launch(spec, "a/0", "n1", 1, BASE)
+
+    assert (ready.argv, ready.executable, ready.cwd) == (("prog", "-v"), str(found), str(tmp_path))
+
+
+def test_a_program_with_a_slash_is_looked_up_from_its_folder(tmp_path: Path) -> None:
+    found = program(tmp_path, "prog")
+    spec = Spec(name="a", command=("./prog",), cwd=str(tmp_path))
+
+    assert launch(spec, "a/0", "n1", 1, BASE).executable == str(found)
+
+
+def test_without_a_folder_a_program_runs_in_the_root() -> None:
+    assert launch(Spec(name="a", command=("sh",)), "a/0", "n1", 1, BASE).cwd == "/"
+
+
+def test_why_a_command_cannot_be_run_is_said(tmp_path: Path) -> None:
+    program(tmp_path, "redis-server")
+    program(tmp_path, "plain.txt", 0o644)
+    base = {"PATH": str(tmp_path)}
+
+    def of(command: str) -> str:
+        return problem(Spec(name="a", command=(command,)), base)
+
+    assert of("redis-sever") == (
+        f"a: command: no `redis-sever` in PATH ({tmp_path}); did you mean `redis-server`?"
+    )
+    assert of("zzz") == (f"a: command: no `zzz` in PATH ({tmp_path}); install it, or name its path")
+    assert of("/nowhere/x") == "a: command: there is no /nowhere/x"
+    assert of(str(tmp_path)) == f"a: command: {tmp_path} is a folder"
+    if os.geteuid() != 0 or not os.access(tmp_path / "plain.txt", os.X_OK):
+        expected = f"a: command: {tmp_path}/plain.txt is not executable (chmod +x it)"
+        assert of("plain.txt") == of(f"{tmp_path}/plain.txt") == expected
+
+
+def test_why_a_folder_cannot_be_entered_is_said(tmp_path: Path) -> None:
+    file = program(tmp_path, "file")
+
+    nowhere = problem(Spec(name="a", command=("sh",), cwd="/nowhere"))
+    no_folder = problem(Spec(name="a", command=("sh",), cwd=str(file)))
+
+    assert nowhere == "a: cwd: there is no folder /nowhere on this node"
+    assert no_folder == f"a: cwd: {file} is not a folder"
+
+
+@pytest.mark.parametrize(
+    ("command", "switch"),
+    [
+        ("redis-server /etc/redis/redis.conf", "`--daemonize no`"),
+        ("/usr/sbin/nginx", "`nginx -g 'daemon off;'`"),
+        ("pg_ctl start -D /x", "`postgres -D DIRECTORY` itself, not pg_ctl"),
+        ("/usr/lib/postgresql/15/bin/postgres -D /x", "`postgres -D"),
+        ("apache2ctl start", "`-D FOREGROUND`"),
+        ("httpd", "`-D FOREGROUND`"),
+        ("php-fpm8.2", "`--nodaemonize`"),
+        ("haproxy -D -f x", "`-db`"),
+        ("memcached -d", "no `-d`"),
+        ("env X=1 nginx", "`nginx -g"),
+        ("myserver", "its foreground switch"),
+    ],
+)
+def test_the_switch_of_each_program_is_named(command: str, switch: str) -> None:
+    assert foreground_switch(command.split()).startswith(switch)
+
+
+def test_a_program_inside_a_shells_string_is_recognized() -> None:
+    assert foreground_switch(["sh", "-c", "exec memcached -d"]) == "no `-d`"
+    assert foreground_switch(["sh", "-c", "it's broken"]) == "its foreground switch"
+
+
+def test_a_main_process_that_ends_well_and_soon_with_children_has_daemonized() -> None:
+    reason = went_background(["nginx"], 0, 0.12, 3)
+
+    assert reason == (
+        "put itself in the background: nginx ended with 0 after 0.1 s and left 3 processes; "
+        "use `nginx -g 'daemon off;'`"
+    )
+    assert went_background(["nginx"], 0, 0.1, 1).endswith(
+        "left 1 process; use `nginx -g 'daemon off;'`"
+    )  # type: ignore[union-attr]
+    assert went_background(["nginx"], 1, 0.1, 3) is None
+    assert went_background(["nginx"], None, 0.1, 3) is None
+    assert went_background(["nginx"], 0, 0.1, 0) is None
+    assert went_background(["nginx"], 0, 5.0, 3) is None

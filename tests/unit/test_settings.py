@@ -1,0 +1,292 @@
+"""Where settings come from, and what is said when one is wrong or missing."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from incumbent import runtime_file
+from incumbent.errors import SettingMissing, SpecErrors
+from incumbent.runtime_file import Runtime
+from incumbent.settings import KEYS, Settings, agent_data, name_problem, resolve
+
+UID = 4_000_000  # nobody's: what the user running the tests has running is not looked at
+
+
+class Places:
+    """A user's home, working directory and /etc, all below one folder."""
+
+    def __init__(self, below: Path) -> None:
+        self.below = below
+        self.folder = below / "work"
+        self.folder.mkdir()
+        (below / "run").mkdir()
+        self.environ = {
+            "HOME": str(below / "home"),
+            "XDG_RUNTIME_DIR": str(below / "run"),
+            "XDG_CONFIG_HOME": str(below / "config"),
+            "XDG_STATE_HOME": str(below / "state"),
+        }
+        self.local = self.folder / "incumbent.toml"
+        self.user = below / "config" / "incumbent" / "agent.toml"
+        self.system = below / "etc" / "agent.toml"
+
+    def write(self, path: Path, text: str) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def resolve(self, flags: dict[str, object] | None = None, **environ: str) -> Settings:
+        return resolve(
+            flags,
+            environ=self.environ | environ,
+            folder=self.folder,
+            uid=UID,
+            system=self.system,
+        )
+
+    def run_up(self, zookeeper: str, folder: Path | None = None, **fields: object) -> Runtime:
+        """What a running `up` in `folder` leaves; this test's process stands for it."""
+        folder = folder or self.folder
+        runtime = Runtime.of_this_process(
+            file=folder / "incumbent.toml",
+            zookeeper=zookeeper,
+            root="/up",
+            data=folder / ".incumbent" / "agent",
+            node="n1",
+            tick=0.0,
+        )
+        for field, value in fields.items():
+            object.__setattr__(runtime, field, value)
+        runtime_file.publish(runtime, folder, self.environ, UID)
+        return runtime
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Places:
+    return Places(tmp_path)
+
+
+def test_each_place_goes_before_the_next(places: Places) -> None:
+    places.write(places.system, '[incumbent]\nzookeeper = "system:1"')
+    assert places.resolve().zookeeper == "system:1"
+
+    places.write(places.user, '[incumbent]\nzookeeper = "user:1"')
+    assert places.resolve().zookeeper == "user:1"
+
+    elsewhere = places.below / "elsewhere"
+    places.run_up("up-elsewhere:1", elsewhere)
+    assert places.resolve().zookeeper == "up-elsewhere:1"
+
+    places.run_up("up-here:1")
+    assert places.resolve().zookeeper == "up-here:1"
+
+    places.write(places.local, '[incumbent]\nzookeeper = "local:1"')
+    assert places.resolve().zookeeper == "local:1"
+    assert places.resolve(INCUMBENT_ZOOKEEPER="environment:1").zookeeper == "environment:1"
+    both = places.resolve({"zookeeper": "flag:1"}, INCUMBENT_ZOOKEEPER="environment:1")
+    assert both.zookeeper == "flag:1"
+
+
+def test_each_value_knows_where_it_came_from(places: Places) -> None:
+    places.write(places.local, '[incumbent]\nroot = "/a"\nnode = "n7"')
+    places.write(places.system, '[incumbent]\nroot = "/b"\nsession_timeout = 12')
+
+    settings = places.resolve({"node": None, "tick": 2}, INCUMBENT_ZOOKEEPER="zk:2181")
+
+    assert settings.root == "/a"
+    assert settings.session_timeout == 12.0
+    assert settings.origins == {
+        "zookeeper": "INCUMBENT_ZOOKEEPER",
+        "root": str(places.local),
+        "session_timeout": str(places.system),
+        "tick": "--tick",
+        "node": str(places.local),
+        "data": "default",
+    }
+
+
+def test_without_anything_the_defaults_hold_and_zookeeper_is_missing(places: Places) -> None:
+    settings = places.resolve()
+
+    assert (settings.root, settings.session_timeout, settings.tick) == ("/incumbent", None, None)
+    assert settings.node
+    assert settings.runtime is None
+    with pytest.raises(SettingMissing) as caught:
+        settings.hosts()
+    below = places.below
+    assert str(caught.value) == (
+        "no ZooKeeper to connect to; looked at\n"
+        "  --zookeeper: not given\n"
+        "  INCUMBENT_ZOOKEEPER: not set\n"
+        f"  {below}/work/incumbent.toml: no such file\n"
+        f"  {below}/work/.incumbent/runtime.json: no `incumbent up` runs here\n"
+        f"  {below}/run/incumbent: no running `incumbent up`\n"
+        f"  /run/user/{UID}/incumbent: no running `incumbent up`\n"
+        f"  {below}/state/incumbent/run: no running `incumbent up`\n"
+        f"  {below}/config/incumbent/agent.toml: no such file\n"
+        f"  {below}/etc/agent.toml: no such file\n"
+        "start one here with `incumbent up`, or name one with --zookeeper HOST:PORT"
+    )
+
+
+def test_a_file_without_the_setting_is_told_from_one_that_is_absent(places: Places) -> None:
+    places.write(places.local, '[component.web]\ncommand = "web"')
+
+    looked = dict(places.resolve().looked)
+
+    assert looked[str(places.local)] == "no `zookeeper` in [incumbent]"
+
+
+def test_another_terminal_finds_up_its_agent_and_its_times(places: Places) -> None:
+    runtime = places.run_up("127.0.0.1:40001", places.below / "elsewhere", session_timeout=4.0)
+
+    settings = places.resolve()
+
+    assert settings.hosts() == "127.0.0.1:40001"
+    assert (settings.root, settings.session_timeout, settings.tick) == ("/up", 4.0, 0.0)
+    assert settings.runtime == runtime
+    assert settings.agent_folders == (Path(runtime.data), settings.data)
+
+
+def test_an_agent_started_beside_up_does_not_take_its_name_or_data(places: Places) -> None:
+    places.run_up("127.0.0.1:40001", node="the-node-of-up")
+
+    settings = places.resolve()
+
+    assert settings.node != "the-node-of-up"
+    assert settings.data == agent_data(places.environ, UID)
+
+
+def test_up_is_forgotten_when_another_zookeeper_is_named(places: Places) -> None:
+    places.run_up("127.0.0.1:40001")
+
+    settings = places.resolve({"zookeeper": "zk1"})
+
+    assert settings.runtime is None
+    assert settings.agent_folders == (settings.data,)
+
+
+def test_an_up_that_has_ended_is_passed_over_and_said(places: Places) -> None:
+    places.run_up("127.0.0.1:40001", start_time=1)
+
+    settings = places.resolve()
+
+    assert settings.zookeeper is None
+    here = dict(settings.looked)[str(runtime_file.beside(places.folder))]
+    assert here == f"left by an `incumbent up` that has ended (pid {os.getpid()})"
+
+
+def test_of_two_ups_elsewhere_neither_is_guessed(places: Places) -> None:
+    first = places.run_up("127.0.0.1:1", places.below / "a")
+    run = places.below / "run" / "incumbent"
+    (run / "other.json").write_bytes((run / f"{first.pid}.json").read_bytes())
+
+    settings = places.resolve()
+
+    assert settings.zookeeper is None
+    assert dict(settings.looked)[str(run)].startswith("2 running `incumbent up`s (")
+
+
+def test_paths_are_taken_from_where_they_are_written(places: Places) -> None:
+    places.write(places.local, '[incumbent]\ndata = "state"')
+    assert places.resolve().data == places.folder / "state"
+
+    assert places.resolve(INCUMBENT_DATA="x/../y").data == Path.cwd() / "y"
+    assert places.resolve({"data": Path("/z")}).data == Path("/z")
+
+
+def test_numbers_may_come_from_the_environment(places: Places) -> None:
+    settings = places.resolve(INCUMBENT_SESSION_TIMEOUT="7.5", INCUMBENT_TICK="0")
+
+    assert (settings.session_timeout, settings.tick) == (7.5, 0.0)
+
+
+def test_an_empty_variable_is_as_good_as_none(places: Places) -> None:
+    assert places.resolve(INCUMBENT_ROOT="").origins["root"] == "default"
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("zookeper = 'a'", "incumbent.zookeper: unknown key; did you mean `zookeeper`?"),
+        ("colour = 1", "incumbent.colour: unknown key; expected one of zookeeper, root, "),
+        ("zookeeper = 2181", 'incumbent.zookeeper: expected "HOST:PORT" or several'),
+        ("zookeeper = 'a:99999'", 'incumbent.zookeeper: expected "HOST:PORT" or several'),
+        ("zookeeper = 'a, ,b'", 'incumbent.zookeeper: expected "HOST:PORT" or several'),
+        ("zookeeper = 'a:1/x'", "what follows a `/` is the setting `root`"),
+        ("root = 'x'", "incumbent.root: expected a znode's path, like \"/incumbent\"; got 'x'"),
+        ("root = '/'", "the supervisor needs a znode of its own"),
+        ("session_timeout = '10s'", "incumbent.session_timeout: expected a number of seconds"),
+        ("session_timeout = 0", "incumbent.session_timeout: expected from 0.1 to 86400 seconds"),
+        ("tick = -1", "incumbent.tick: expected a number of seconds from 0, got -1"),
+        ("tick = nan", "incumbent.tick: expected a number of seconds from 0, got nan"),
+        ("node = 'a/b'", "incumbent.node: 'a/b' is no node's name: expected only letters"),
+        ("data = '~/x'", "incumbent.data: `~` is not expanded"),
+    ],
+)
+def test_a_wrong_value_says_where_and_what_was_expected(
+    places: Places, line: str, expected: str
+) -> None:
+    places.write(places.local, f"[incumbent]\n\n{line}")
+
+    with pytest.raises(SpecErrors) as caught:
+        places.resolve()
+
+    assert str(caught.value).startswith(f"{places.local}:3: incumbent.")
+    assert expected in str(caught.value)
+
+
+def test_all_wrong_values_of_a_file_come_together(places: Places) -> None:
+    places.write(places.local, "[incumbent]\nroot = 1\nnode = 2\ncolour = 3")
+
+    with pytest.raises(SpecErrors) as caught:
+        places.resolve()
+
+    assert [problem.line for problem in caught.value.problems] == [2, 3, 4]
+
+
+def test_a_wrong_flag_or_variable_is_named(places: Places) -> None:
+    for flags, environ, place in (
+        ({"session_timeout": -1}, {}, "--session-timeout: "),
+        ({}, {"INCUMBENT_SESSION_TIMEOUT": "soon"}, "INCUMBENT_SESSION_TIMEOUT: "),
+    ):
+        with pytest.raises(SpecErrors) as caught:
+            places.resolve(flags, **environ)
+        assert str(caught.value).startswith(place + "expected")
+
+
+@pytest.mark.parametrize(
+    "hosts",
+    ["zk", "zk:1", "10.0.0.1:2181,10.0.0.2:2181", "[::1]:2181", "a.b-c:1 , d", "[fe80::1%lo]:1"],
+)
+def test_every_way_to_name_servers_is_taken(places: Places, hosts: str) -> None:
+    assert places.resolve({"zookeeper": hosts}).hosts() == hosts.replace(" , ", ",")
+
+
+def test_the_agents_data_is_the_systems_for_root_and_the_users_for_a_user() -> None:
+    assert agent_data({"HOME": "/home/x"}, 0) == Path("/var/lib/incumbent")
+    assert agent_data({"HOME": "/home/x"}, 7) == Path("/home/x/.local/state/incumbent")
+    assert agent_data({"XDG_STATE_HOME": "/s"}, 7) == Path("/s/incumbent")
+
+
+def test_a_name_can_be_part_of_a_path_and_of_a_command_line() -> None:
+    for good in ("web", "web-1.eu_2", "_x", "1", "a" * 64):
+        assert name_problem(good) is None
+    for bad in ("", ".", "..", "a/b", "-x", "a b", "a" * 65, "é", "a\n"):
+        assert name_problem(bad)
+
+
+def test_settings_import_fast_libraries_only() -> None:
+    code = "import sys, incumbent.settings; print(*sys.modules)"
+
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+
+    assert not {"typer", "rich", "msgspec", "asyncio"} & set(loaded.stdout.split())
+
+
+def test_every_key_is_a_field() -> None:
+    assert set(KEYS) <= set(Settings.__dataclass_fields__)
