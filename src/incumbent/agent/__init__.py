@@ -1,0 +1,1 @@
+"""The agent: the process that decides what runs on its node."""

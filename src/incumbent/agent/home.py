@@ -1,0 +1,152 @@
+"""An agent's data directory: its lock, its node id, its logs, and the trees it started.
+
+Rule of this file: locked before anything else is read; never a secret in it. What an earlier
+life left running is ended, and proven so, before any session begins.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from incumbent.agent.instance import Instance
+from incumbent.agent.proc import end_process, end_seat
+from incumbent.errors import IncumbentError
+from incumbent.runtime_file import boot_id, start_time
+
+__all__ = ["Home", "HomeInUse", "HomeUnusable", "LeftoversRemain"]
+
+END_TIME = 10.0
+"""Seconds that the leftovers of an earlier life have to die."""
+
+
+class HomeInUse(IncumbentError):
+    """Another agent runs on this data directory."""
+
+    def __init__(self, folder: Path, pid: str) -> None:
+        self.folder = folder
+        self.pid = pid
+        super().__init__(folder, pid)
+
+    def __str__(self) -> str:
+        return f"{self.folder} is in use by pid {self.pid or '?'}; stop that agent, or name another --data"
+
+
+class HomeUnusable(IncumbentError):
+    """The data directory cannot be made or written."""
+
+    def __init__(self, folder: Path, why: str) -> None:
+        self.folder = folder
+        self.why = why
+        super().__init__(folder, why)
+
+    def __str__(self) -> str:
+        return f"{self.folder} cannot be used: {self.why}; make it writable, or name another --data"
+
+
+class LeftoversRemain(IncumbentError):
+    """Programs of an earlier life cannot be ended: nothing may start here."""
+
+    def __init__(self, seats: list[str]) -> None:
+        self.seats = seats
+        super().__init__(seats)
+
+    def __str__(self) -> str:
+        return (
+            f"programs of an earlier life are still alive after SIGKILL: {', '.join(self.seats)}; "
+            "end them, then start this agent again"
+        )
+
+
+class Home:
+    """The directory. `lock` first."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._lock: int | None = None
+
+    @property
+    def logs(self) -> Path:
+        return self.folder / "logs"
+
+    @property
+    def socket(self) -> Path:
+        return self.folder / "agent.sock"
+
+    def log_of(self, seat: str) -> Path:
+        component, _, number = seat.rpartition("/")
+        return self.logs / f"{component}-{number}.log"
+
+    def lock(self) -> None:
+        """Hold it for as long as this process lives. Raises `HomeInUse`, `HomeUnusable`."""
+        try:
+            self.logs.mkdir(mode=0o700, parents=True, exist_ok=True)
+            fd = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise HomeUnusable(self.folder, (error.strerror or str(error)).lower()) from error
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            pid = os.read(fd, 32).decode(errors="replace").strip()
+            os.close(fd)
+            raise HomeInUse(self.folder, pid) from None
+        os.ftruncate(fd, 0)
+        os.write(fd, f"{os.getpid()}\n".encode())
+        self._lock = fd
+
+    def node_id(self, make: Callable[[], str]) -> str:
+        """This node's id; made once. Raises `HomeUnusable`."""
+        path = self.folder / "node-id"
+        try:
+            if path.exists() and (known := path.read_text().strip()):
+                return known
+            node_id = make()
+            self._write(path, node_id + "\n")
+        except OSError as error:
+            raise HomeUnusable(self.folder, (error.strerror or str(error)).lower()) from error
+        return node_id
+
+    def remember(self, instances: Mapping[str, Instance]) -> None:
+        """Write down every tree that may be alive: seat, epoch, first process, boot."""
+        trees = [
+            {
+                "seat": each.seat,
+                "epoch": each.epoch,
+                "pid": each.pid,
+                "start_time": start_time(each.pid) or 0,
+                "boot_id": boot_id(),
+            }
+            for each in instances.values()
+            if each.pid and not each.is_empty
+        ]
+        self._write(self.folder / "trees.json", json.dumps(trees))
+
+    def end_leftovers(self, say: Callable[[str], None]) -> None:
+        """End what an earlier life left, and prove it. Raises `LeftoversRemain`."""
+        remain = []
+        for tree in self._trees():
+            if tree["boot_id"] != boot_id():
+                continue
+            if start_time(tree["pid"]) == tree["start_time"]:
+                say(f"ending {tree['seat']} (pid {tree['pid']}), left by an earlier life")
+            is_dead = end_process(tree["pid"], tree["start_time"], END_TIME)
+            if not (is_dead and end_seat(tree["seat"], tree["epoch"], END_TIME)):
+                remain.append(tree["seat"])
+        if remain:
+            raise LeftoversRemain(remain)
+
+    def _trees(self) -> list[dict[str, Any]]:
+        try:
+            trees = json.loads((self.folder / "trees.json").read_text())
+        except (OSError, ValueError):
+            return []
+        return [each for each in trees if isinstance(each, dict) and "boot_id" in each]
+
+    def _write(self, path: Path, text: str) -> None:
+        draft = path.with_suffix(".new")
+        draft.write_text(text)
+        draft.replace(path)

@@ -1,0 +1,144 @@
+"""A seat's decisions, each with its reason.
+
+Rule of this file: a decision is a function of what was read, and returns the sentence that an
+operator will read. No decision is taken on what a side network says: only znodes count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from incumbent.agent.tree import Breadcrumb, NodeFacts, SeatPlan
+
+__all__ = [
+    "Accept",
+    "Decline",
+    "ProvenDead",
+    "Stand",
+    "StandAside",
+    "StillWaiting",
+    "accepts",
+    "after_exit",
+    "breadcrumb_verdict",
+    "stands",
+]
+
+STEADY_AFTER = 10.0
+"""Seconds of running after which earlier failures are forgotten."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accept:
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decline:
+    why: str
+
+
+def accepts(
+    me: str, plan: SeatPlan | None, version: int, declined: int, standing: Collection[str]
+) -> Accept | Decline:
+    """Whether the head of a seat's queue takes it, or lets others pass.
+
+    `standing`: the nodes with a candidate in the listing; `declined`: the plan version under
+    which we let others pass before. At most n - 1 declines per version, and somebody accepts.
+    """
+    if plan is None:
+        return Accept("there is no plan for it yet")
+    if plan.node == me:
+        return Accept(f"plan {version} gives it to this node")
+    if plan.node not in standing:
+        return Accept(f"plan {version} gives it to {plan.node}, which does not stand")
+    if declined == version:
+        return Accept(f"declined once under plan {version}")
+    return Decline(f"plan {version} gives it to {plan.node}, which stands")
+
+
+@dataclass(frozen=True, slots=True)
+class Stand:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class StandAside:
+    why: str
+
+
+def stands(
+    me: str,
+    *,
+    allowed: Sequence[str],
+    missing: Sequence[str],
+    plan: SeatPlan | None,
+    live: Collection[str],
+) -> Stand | StandAside:
+    """Whether this node is a candidate for a seat. No plan, or its node gone: everyone is."""
+    if allowed and me not in allowed:
+        return StandAside(f"only {', '.join(allowed)} may run it")
+    if missing:
+        return StandAside(f"{missing[0]} does not exist on this node")
+    if plan is None or plan.node == me or me in plan.standbys or plan.node not in live:
+        return Stand()
+    return StandAside(f"{plan.node} has it, {', '.join(plan.standbys) or 'nobody'} stands by")
+
+
+@dataclass(frozen=True, slots=True)
+class ProvenDead:
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class StillWaiting:
+    """Nothing may start yet. `watch`: the session or node whose change would tell."""
+
+    why: str
+
+
+def breadcrumb_verdict(
+    crumb: Breadcrumb,
+    *,
+    session_lives: bool,
+    nodes: Mapping[str, NodeFacts],
+    me: NodeFacts,
+    mine_running: bool,
+    on_unclean: str,
+) -> ProvenDead | StillWaiting:
+    """What a breadcrumb says about its instance (DESIGN §8.2).
+
+    `session_lives` must have been read after the breadcrumb, on one session.
+    `mine_running`: our own guardian has not proven this epoch's tree empty.
+    """
+    who = f"epoch {crumb.epoch} on {crumb.node}"
+    if crumb.node_id == me.node_id and crumb.boot_id == me.boot_id:
+        if mine_running:
+            return StillWaiting(f"{who} still runs here")
+        return ProvenDead(f"{who} was this node's, and its processes are gone")
+    if session_lives:
+        return StillWaiting(f"{who} still runs: its agent's session {crumb.session} is alive")
+    if crumb.containment == "sealed":
+        return ProvenDead(f"{who} was sealed and its session is gone")
+    for node in sorted(nodes):
+        facts = nodes[node]
+        if facts.node_id == crumb.node_id and facts.boot_id != crumb.boot_id:
+            return ProvenDead(f"{crumb.node} has been booted again since")
+    if on_unclean == "go":
+        return ProvenDead(f"{who} is unproven, and on_unclean = go")
+    return StillWaiting(
+        f"{who} was only swept and nobody saw it die: waiting for {crumb.node} to come back, "
+        f"or for `incumbent node confirm-dead {crumb.node}`"
+    )
+
+
+def after_exit(failures: int, uptime: float) -> tuple[int, float]:
+    """(failures so far, seconds until the next start) after a main process has ended.
+
+    The first restart is at once, then 1 s doubled up to 60 s; running for `STEADY_AFTER`
+    forgets what was before.
+    """
+    if uptime >= STEADY_AFTER:
+        failures = 0
+    delay = 0.0 if failures == 0 else min(60.0, 2.0 ** (failures - 1))
+    return failures + 1, delay

@@ -1,0 +1,591 @@
+"""One seat at one node: stand, wait, accept or decline, start, keep, stop, hand over.
+
+Rule of this file: nothing is started but by a multi that makes a new epoch and a breadcrumb
+(DESIGN §8.1), and the candidate is given up only in or after the deletion of the breadcrumb,
+which follows the proof of death. Cancelling (the session is over) gives nothing up: the
+session's end does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from incumbent.agent import lifecycle
+from incumbent.agent.bell import Bell
+from incumbent.agent.instance import Instance
+from incumbent.agent.tree import (
+    Breadcrumb,
+    Candidate,
+    Observed,
+    SeatPlan,
+    SeatRecord,
+    read,
+    split_seat,
+    write,
+)
+from incumbent.agent.view import ComponentView, follow_children, patient
+from incumbent.errors import (
+    BadVersion,
+    FateUnknown,
+    NodeExists,
+    NoNode,
+    NotSent,
+    NumbersDontFit,
+    Refused,
+    SpecErrors,
+)
+from incumbent.guardian import messages as m
+from incumbent.launch import went_background
+from incumbent.lease import Numbers
+from incumbent.recipes.place import Place
+from incumbent.recipes.queue import Queue
+from incumbent.spec import Spec
+from incumbent.wire import Check, Create, Delete, MultiOp, SetData, WatchEvent
+
+if TYPE_CHECKING:
+    from incumbent.agent.term import Term
+
+__all__ = ["Seat"]
+
+COURTESY = 0.2
+"""Seconds that others leave the target of a plan to stand first."""
+
+
+class Seat:
+    """The procedure for one seat, within one session."""
+
+    def __init__(self, term: Term, name: str, view: ComponentView) -> None:
+        self._term = term
+        self._client = term.client
+        self._tree = term.tree
+        self._clock = term.clock
+        self.name = name
+        self.component, self.number = split_seat(name)
+        self._view = view
+        self.bell = Bell(term.clock)
+        self.leaving = ""
+        """Why this seat is to be given up for good; "" while it is not."""
+        self.state = "waiting"
+        self.reason = ""
+        self._spec: Spec | None = None
+        self._spec_zxid = -1
+        self._declined = -1
+        self._accepted_version = -1
+        self._failures = 0
+        self._start_at = 0.0
+        self._since = 0.0
+        self._epoch = 0
+        self._told: tuple[object, ...] = ()
+        self._noticed_at = 0.0
+        self._receipt = ""
+        self._listing: list[str] = []
+        self._is_leading = False
+        self._candidate_gone = False
+
+    @property
+    def instance(self) -> Instance | None:
+        """The newest instance here, until it is forgotten after its proof of death."""
+        return self._term.instances.get(self.name)
+
+    # ── the whole life
+
+    async def run(self) -> None:
+        """Until `leaving` is set and everything of ours here is gone."""
+        queue = self._term.queue(self._tree.election(self.name))
+        place = await self._adopted(queue)
+        while True:
+            if place is None:
+                if not await self._until_standing():
+                    return
+                place = await queue.enter(self._candidate())
+            if await self._until_first(place):
+                await self._lead(place)
+            place = None
+            if self.leaving:
+                return
+
+    async def _adopted(self, queue: Queue) -> Place | None:
+        """A respawned agent goes on with the candidate of its session."""
+        place = await queue.adopt()
+        if self.instance is not None and place is None and not self.instance.is_empty:
+            self._report("stopping", "its candidate is gone")
+            await self._stop_instance("its candidate is gone")
+        return place
+
+    async def _until_standing(self) -> bool:
+        """Wait until this node should be a candidate; False: it is to leave."""
+        polite = False
+        while not self.leaving:
+            verdict = self._standing()
+            if isinstance(verdict, lifecycle.StandAside):
+                self._report("aside", verdict.why)
+                await self.bell.heard(self._clock.boottime() + 2.0 if self._missing() else None)
+                continue
+            plan = self._plan()
+            if not polite and self._term.plan_is_due(self.name):
+                await self.bell.heard(self._term.plan_due_at(self.name))
+                continue
+            if not polite and plan is not None and plan.node != self._term.node:
+                polite = True
+                until = self._clock.boottime() + COURTESY
+                while self._clock.boottime() < until and not self.leaving:
+                    await self.bell.heard(until)
+                continue
+            return True
+        return False
+
+    async def _until_first(self, place: Place) -> bool:
+        """Wait in the queue. False: we left it."""
+        while True:
+            first = asyncio.ensure_future(place.first())
+            first.add_done_callback(self.bell.ring)
+            try:
+                while not first.done():
+                    why = self.leaving or self._why_stand_down()
+                    if why:
+                        first.cancel()
+                        await asyncio.wait([first])
+                        await place.leave()
+                        return False
+                    self._report("waiting", f"waits for {self._owner(place)}")
+                    await self.bell.heard()
+                await first
+            except NoNode:
+                self._term.say(f"{self.name}: its candidate was deleted by hand: standing again")
+                return False
+            finally:
+                first.cancel()
+            self._noticed_at = self._clock.wall()
+            verdict = lifecycle.accepts(
+                self._term.node,
+                self._plan(),
+                self._term.view.plan.version,
+                self._declined,
+                self._standing_nodes([each.name for each in place.listing]),
+            )
+            if isinstance(verdict, lifecycle.Accept):
+                self._accepted_version = self._term.view.plan.version
+                return True
+            self._declined = self._term.view.plan.version
+            self._term.say(f"{self.name}: declines: {verdict.why}")
+            await place.leave()
+            return False
+
+    # ── leading
+
+    async def _lead(self, place: Place) -> None:
+        """Hold the seat until it is to be given up; then the candidate is gone too."""
+        self._is_leading, self._candidate_gone = True, False
+        self._listing = [each.name for each in place.listing]
+        watch = asyncio.ensure_future(self._watch_candidates(place))
+        try:
+            while True:
+                why = self._why_leave()
+                instance = self.instance
+                if why:
+                    if instance is not None and not instance.is_empty:
+                        await self._stop_instance(why)
+                    await self._release(place, why)
+                    return
+                if instance is not None and instance.is_empty:
+                    await self._after_exit(place, instance)
+                elif instance is not None:
+                    stop = self._why_stop()
+                    if stop:
+                        await self._stop_instance(stop)
+                        continue
+                    self._report_instance(instance)
+                    await self.bell.heard()
+                else:
+                    wait, until = self._why_not_start()
+                    if wait:
+                        self._report("stopped" if not self._view.desired.run else "waiting", wait)
+                        await self.bell.heard(until)
+                    else:
+                        await self._start(place)
+        finally:
+            self._is_leading = False
+            watch.cancel()
+
+    async def _start(self, place: Place) -> None:
+        """Clear the breadcrumbs, write the new epoch, order the start."""
+        spec = self._view.spec
+        assert spec is not None
+        seat_path = self._tree.seat(self.name)
+        reads = [
+            asyncio.ensure_future(patient(lambda: self._client.get(seat_path))),
+            asyncio.ensure_future(self._breadcrumbs()),
+            asyncio.ensure_future(self._last_observed()),
+        ]
+        try:
+            (data, stat), crumbs, before = [await each for each in reads]  # type: ignore[misc]
+        finally:
+            for each in reads:
+                each.cancel()
+        record = read(SeatRecord, data, seat_path)
+        waiting = await self._undead(crumbs, spec)
+        if waiting:
+            self._report("waiting", waiting)
+            await self.bell.heard(self._clock.boottime() + self._term.numbers.session / 2)
+            return
+
+        epoch, nonce = record.epoch + 1, self._term.nonce()
+        containment = self._term.containment(spec)
+        try:
+            numbers = Numbers.of(
+                self._client.timeout, tick=self._term.numbers.tick, stop_grace=spec.stop_grace
+            )
+            numbers.fit()
+            launched = self._term.launch(spec, self.name, epoch)
+        except (NumbersDontFit, SpecErrors) as error:
+            self._fail(str(error))
+            return
+        crumb = Breadcrumb(
+            epoch=epoch,
+            node=self._term.node,
+            node_id=self._term.facts.node_id,
+            boot_id=self._term.facts.boot_id,
+            session=self._term.session_key,
+            s_min=self._client.timeout,
+            containment=containment,
+            stop_budget=numbers.soft,
+            nonce=nonce,
+        )
+        path = self._tree.breadcrumb(self.name, epoch)
+        ops: list[MultiOp] = [
+            place.check_own(),
+            SetData(seat_path, write(SeatRecord(epoch=epoch, nonce=nonce)), stat.version),
+            Check(self._tree.control, self._term.view.control_version),
+            Check(self._tree.desired(self.component), self._view.desired_version),
+            Create(path, write(crumb)),
+            *(Delete(self._tree.breadcrumb(self.name, each.epoch)) for each in crumbs),
+        ]
+        if not await self._written(ops, seat_path, nonce):
+            return
+        self._spec, self._spec_zxid = spec, self._view.spec_zxid
+        instance = Instance(seat=self.name, epoch=epoch, breadcrumb=path, containment=containment)
+        self._term.order_start(
+            instance,
+            m.Start(
+                generation=self._term.generation,
+                seat=self.name,
+                epoch=epoch,
+                soft=numbers.soft,
+                hard=numbers.hard,
+                argv=launched.argv,
+                env=launched.env,
+                cwd=launched.cwd,
+                stop_signal=spec.stop_signal,
+                stop_grace=numbers.stop_grace,
+                containment=containment,
+                breadcrumb=path,
+                log=self._term.log_path(self.name),
+            ),
+        )
+        handed_at = self._clock.wall()
+        while instance.state == "starting":
+            await self.bell.heard()
+        if instance.state == "running":
+            self._receipt = _receipt(
+                self.name, before, self._term.node, self._noticed_at, handed_at, self._clock.wall()
+            )
+            if self._receipt:
+                self._term.say(self._receipt)
+
+    async def _written(self, ops: list[MultiOp], seat_path: str, nonce: str) -> bool:
+        """Send the start's multi. A lost reply is read back by the nonce, never repeated."""
+        try:
+            await self._client.multi(ops)
+            return True
+        except NotSent:
+            return False
+        except FateUnknown:
+            data, _stat = await patient(lambda: self._client.get(seat_path))
+            return read(SeatRecord, data, seat_path).nonce == nonce
+        except (NoNode, BadVersion, NodeExists) as error:
+            self._term.say(f"{self.name}: not started: {error}")
+            await self.bell.heard(self._clock.boottime() + 0.05)
+            return False
+
+    async def _breadcrumbs(self) -> list[Breadcrumb]:
+        """Every instance that may be running, oldest first."""
+        folder = self._tree.running(self.name)
+        crumbs = []
+        for child in sorted(await patient(lambda: self._client.children(folder)), key=int):
+            path = f"{folder}/{child}"
+            try:
+                data, _stat = await patient(lambda p=path: self._client.get(p))  # type: ignore[misc]
+            except NoNode:
+                continue
+            crumbs.append(read(Breadcrumb, data, path))
+        return crumbs
+
+    async def _undead(self, crumbs: list[Breadcrumb], spec: Spec) -> str:
+        """Why a start must wait, or "" if every breadcrumb's instance is proven dead.
+
+        Each session is looked up after its breadcrumb was read, with a watch, so that its end
+        rings the bell; so does the deletion of the breadcrumb by its node.
+        """
+        for crumb in crumbs:
+            session = f"{self._tree.sessions}/{crumb.session}"
+            lives = await patient(lambda p=session: self._client.exists(p, watcher=self._ring))  # type: ignore[misc]
+            verdict = lifecycle.breadcrumb_verdict(
+                crumb,
+                session_lives=lives is not None,
+                nodes=self._term.view.nodes,
+                me=self._term.facts,
+                mine_running=self.instance is not None and not self.instance.is_empty,
+                on_unclean=spec.on_unclean,
+            )
+            if isinstance(verdict, lifecycle.StillWaiting):
+                path = self._tree.breadcrumb(self.name, crumb.epoch)
+                if await patient(lambda p=path: self._client.exists(p, watcher=self._ring)):  # type: ignore[misc]
+                    return verdict.why
+        return ""
+
+    async def _last_observed(self) -> Observed | None:
+        path = self._tree.observed(self.name)
+        try:
+            data, _stat = await patient(lambda: self._client.get(path))
+        except NoNode:
+            return None
+        return read(Observed, data, path) if data else None
+
+    async def _stop_instance(self, why: str) -> None:
+        """Order the stop and wait for the proof, however long it takes."""
+        instance = self.instance
+        assert instance is not None
+        while not instance.is_empty:
+            if not instance.stop_ordered:
+                instance.stop_ordered = True
+                grace = self._spec.stop_grace if self._spec else None
+                grace = self._term.numbers.stop_grace if grace is None else grace
+                self._term.order_stop(instance, grace)
+            self._report("stuck" if instance.state == "stuck" else "stopping", why)
+            await self.bell.heard()
+
+    async def _after_exit(self, place: Place, instance: Instance) -> None:
+        """A tree is proven empty: count a failure, or not, and take its breadcrumb away."""
+        exited, refused = instance.exited, instance.refused
+        self._term.forget(instance)
+        if instance.stop_ordered or instance.why_stopping:
+            self._start_at = 0.0
+        elif refused is not None and not refused.permanent:
+            self._start_at = self._clock.boottime() + self._term.numbers.beat / 2
+            self._report("waiting", f"not started: {refused.why}")
+        else:
+            self._fail(_how_it_ended(self._spec, exited, refused), exited)
+        if not self._why_not_start()[0] and not self.leaving:
+            return  # the next start's multi deletes it
+        await self._obliged([place.check_own(), Delete(instance.breadcrumb)])
+
+    def _fail(self, what: str, exited: m.Exited | None = None) -> None:
+        uptime = exited.uptime if exited is not None else 0.0
+        self._failures, delay = lifecycle.after_exit(self._failures, uptime)
+        self._start_at = self._clock.boottime() + delay
+        when = "now" if delay == 0 else f"in {delay:g} s"
+        self._term.say(f"{self.name}: {what}; next start {when}")
+        self._report("backoff", f"{what}; next start {when}")
+
+    async def _release(self, place: Place, why: str) -> None:
+        """Give the seat up: breadcrumb, last word and candidate in one transaction."""
+        instance = self.instance
+        observed = Observed(
+            epoch=instance.epoch if instance else 0,
+            state="released",
+            node=self._term.node,
+            since=self._clock.wall(),
+            reason=why,
+            noticed_at=self._noticed_at,
+            proved_at=self._clock.wall(),
+        )
+        ops: list[MultiOp] = [place.check_own()]
+        if instance is not None:
+            self._term.forget(instance)
+            ops += [
+                Delete(instance.breadcrumb),
+                SetData(self._tree.observed(self.name), write(observed)),
+            ]
+        self._told = ()
+        self.state, self.reason = "waiting", why
+        await self._obliged([*ops, Delete(place.path)])
+        await place.leave()
+
+    async def _obliged(self, ops: list[MultiOp]) -> None:
+        """Repeat until it is done, or was done, or the session is over."""
+        while True:
+            try:
+                await self._client.multi(ops)
+                return
+            except (NotSent, FateUnknown):
+                continue
+            except Refused:
+                break  # done before, or our candidate was deleted by hand: one by one
+        for op in ops:
+            if isinstance(op, Delete):
+                try:
+                    await patient(lambda o=op: self._client.delete(o.path))  # type: ignore[misc]
+                except NoNode:
+                    continue
+
+    # ── why
+
+    def _standing(self) -> lifecycle.Stand | lifecycle.StandAside:
+        spec = self._view.spec
+        if spec is None:
+            return lifecycle.StandAside(self._view.problem or "its spec was not read yet")
+        return lifecycle.stands(
+            self._term.node,
+            allowed=spec.nodes,
+            missing=self._missing(),
+            plan=self._plan(),
+            live=self._term.view.nodes,
+        )
+
+    def _missing(self) -> list[str]:
+        return self._term.missing(self._view.spec) if self._view.spec is not None else []
+
+    def _why_stand_down(self) -> str:
+        verdict = self._standing()
+        return verdict.why if isinstance(verdict, lifecycle.StandAside) else ""
+
+    def _why_leave(self) -> str:
+        """Why the seat is to be given up, or "" to keep it."""
+        if self.leaving:
+            return self.leaving
+        if self._candidate_gone:
+            return "its candidate was deleted by hand"
+        spec = self._view.spec
+        if spec is not None:
+            if not spec.allows(self._term.node):
+                return f"only {', '.join(spec.nodes)} may run it"
+            if self._missing():
+                return f"{self._missing()[0]} does not exist on this node"
+        plan, version = self._plan(), self._term.view.plan.version
+        if plan is None or plan.node == self._term.node or version <= self._accepted_version:
+            return ""
+        stands = plan.node in self._standing_nodes(self._listing)
+        return f"plan {version} gives it to {plan.node}" if stands else ""
+
+    def _why_stop(self) -> str:
+        """Why a running instance is to be stopped, while the seat is kept."""
+        if not self._view.desired.run:
+            return "an operator stopped it"
+        if self._spec_zxid >= 0 and self._view.spec_zxid != self._spec_zxid and self._view.spec:
+            return "its spec has changed"
+        return ""
+
+    def _why_not_start(self) -> tuple[str, float | None]:
+        """(why nothing may start now, until when that holds by itself)."""
+        if self._view.spec is None:
+            return self._view.problem, None
+        if not self._view.desired.run:
+            return "an operator stopped it", None
+        if self._term.view.control.paused:
+            return "the cluster is paused", None
+        if self._clock.boottime() < self._start_at:
+            return self.reason, self._start_at
+        return "", None
+
+    def _plan(self) -> SeatPlan | None:
+        return self._term.view.plan.seats.get(self.name)
+
+    # ── small things
+
+    def _ring(self, event: WatchEvent) -> None:
+        self.bell.ring()
+
+    def _candidate(self) -> bytes:
+        return write(Candidate(node=self._term.node, declined=self._declined))
+
+    def _standing_nodes(self, listing: list[str]) -> list[str]:
+        nodes = self._term.view.session_nodes()
+        return [nodes[key] for name in listing if (key := name.partition("-")[0]) in nodes]
+
+    def _owner(self, place: Place) -> str:
+        nodes = self._standing_nodes([each.name for each in place.listing[:1]])
+        return nodes[0] if nodes else "whoever is ahead"
+
+    async def _watch_candidates(self, place: Place) -> None:
+        """While leading: does the plan's target stand, and is our own candidate still there?"""
+        election = self._tree.election(self.name)
+
+        async def see(names: list[str]) -> None:
+            self._listing = names
+            self._candidate_gone = place.name not in names
+            self.bell.ring()
+
+        await follow_children(self._client, election, see)
+
+    def _report_instance(self, instance: Instance) -> None:
+        states = {"stuck": "stuck", "stopping": "stopping", "starting": "starting"}
+        state = states.get(instance.state, "running")
+        self._report(state, instance.why_stopping if state == "stopping" else "")
+
+    def _report(self, state: str, reason: str) -> None:
+        """Say it to operators: in our own state always, in the tree where we lead."""
+        instance = self.instance
+        pid = instance.main if instance is not None else 0
+        epoch = instance.epoch if instance is not None else self._epoch
+        said = (state, reason, pid, epoch, self._is_leading)
+        if said == self._told:
+            return
+        if self.state != state:
+            self._since = self._clock.wall()
+        self._told, self.state, self.reason, self._epoch = said, state, reason, epoch
+        if not self._is_leading:
+            return
+        observed = Observed(
+            epoch=epoch,
+            state=state,
+            node=self._term.node,
+            pid=pid,
+            containment=instance.containment if instance is not None else "",
+            since=self._since,
+            reason=reason,
+            receipt=self._receipt,
+        )
+        self._term.post([SetData(self._tree.observed(self.name), write(observed))])
+
+
+def _how_it_ended(spec: Spec | None, exited: m.Exited | None, refused: m.Refused | None) -> str:
+    if refused is not None:
+        return refused.why
+    if exited is None or (exited.code is None and exited.signal is None):
+        return "its tree was killed from outside"
+    command = spec.command if spec is not None else ("it",)
+    background = went_background(command, exited.code, exited.uptime, exited.left)
+    if background is not None:
+        return background
+    if exited.signal is not None:
+        return f"ended by signal {exited.signal} after {exited.uptime:.1f} s"
+    return f"exited with {exited.code} after {exited.uptime:.1f} s"
+
+
+def _receipt(
+    seat: str,
+    before: Observed | None,
+    node: str,
+    noticed_at: float,
+    handed_at: float,
+    started_at: float,
+) -> str:
+    """One line for a change of node, in milliseconds; "" for a restart in place."""
+    if before is None or before.node == node or not before.node:
+        return ""
+    name = seat.removesuffix("/0")
+    started = f"started {_ms(started_at - handed_at)}"
+    claimed = f"claimed {_ms(handed_at - noticed_at)}"
+    if before.state != "released":
+        total = _ms(started_at - noticed_at)
+        return f"{name} {before.node} → {node} in {total} ms: its session was gone · {claimed} · {started}"
+    return (
+        f"{name} {before.node} → {node} in {_ms(started_at - before.noticed_at)} ms: "
+        f"proved dead {_ms(before.proved_at - before.noticed_at)} · "
+        f"handed over {_ms(noticed_at - before.proved_at)} · {claimed} · {started}"
+    )
+
+
+def _ms(seconds: float) -> str:
+    return f"{max(0.0, seconds) * 1000:.0f}"

@@ -1,0 +1,267 @@
+"""One session of an agent: its znodes, its view, its seats.
+
+Rule of this file: everything here lives and ends with the session. What outlives it (the
+instances and their proofs of death) belongs to the agent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from incumbent.agent.bell import Bell
+from incumbent.agent.instance import Instance
+from incumbent.agent.planner import Planner
+from incumbent.agent.seat import Seat
+from incumbent.agent.tree import NodeFacts, Tree, read, seat_name, session_key, write
+from incumbent.agent.view import ComponentView, View, patient
+from incumbent.client import Client
+from incumbent.errors import FateUnknown, IncumbentError, NodeExists, NoNode, NotSent
+from incumbent.guardian import messages as m
+from incumbent.launch import Launch
+from incumbent.lease import Numbers
+from incumbent.recipes.ledger import Ledger
+from incumbent.recipes.queue import Queue
+from incumbent.spec import Spec
+from incumbent.wire import Create, CreateFlag, Multi, MultiOp
+
+if TYPE_CHECKING:
+    from incumbent.agent.agent import Agent
+
+__all__ = ["NodeNameTaken", "Term"]
+
+PLAN_WAIT = 0.5
+"""Seconds that a new seat waits for the planner's word; then anybody may take it."""
+
+
+class NodeNameTaken(IncumbentError):
+    """Another machine goes by our node name."""
+
+    def __init__(self, node: str, other: NodeFacts) -> None:
+        self.node = node
+        self.other = other
+        super().__init__(node, other)
+
+    def __str__(self) -> str:
+        return (
+            f"the node name {self.node} is taken by node id {self.other.node_id} "
+            f"(pid {self.other.pid}); start this agent with another --node NAME"
+        )
+
+
+class Term:
+    """The session `client` is in now, until it is over or the agent has drained."""
+
+    def __init__(self, agent: Agent, client: Client) -> None:
+        self._agent = agent
+        self.client = client
+        self.clock = agent.clock
+        self.tree = Tree(agent.settings.root)
+        self.node = agent.settings.node
+        self.generation = agent.generation
+        self.session_key = session_key(client.session_id)
+        self.instances = agent.instances
+        self.numbers = Numbers.of(client.timeout, tick=agent.settings.tick)
+        self.facts = NodeFacts(
+            node=self.node,
+            node_id=agent.settings.node_id,
+            boot_id=agent.settings.boot_id,
+            session=self.session_key,
+            pid=agent.guardian_pid,
+            containments=list(agent.settings.containments),
+            since=agent.clock.wall(),
+        )
+        self.bell = Bell(agent.clock)
+        self.view = View(client, self.tree, self.bell, self.say)
+        self.seats: dict[str, Seat] = {}
+        self._ledger = Ledger(client, log=self.say)
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._planner = Planner(self)
+        self._first_seen: dict[str, float] = {}
+
+    async def run(self) -> None:
+        """Until drained; SessionExpired or SessionClosed end it from within."""
+        await self._make_skeleton()
+        beat = self.tree.session(self.client.session_id)
+        await self._own_ephemeral(beat, b"")
+        with self.client.beat(beat):
+            await self._take_node_name()
+            try:
+                async with asyncio.TaskGroup() as group:
+                    await self.view.follow(group)
+                    group.create_task(self._planner.run())
+                    group.create_task(self._spread_rings())
+                    await self._keep_seats(group)
+                    raise _Drained
+            except* _Drained:
+                self.say("every seat is given up")
+
+    # ── what the seats use
+
+    def say(self, text: str) -> None:
+        self._agent.say(text)
+
+    def queue(self, path: str) -> Queue:
+        return Queue(self.client, path, rng=self._agent.rng, ledger=self._ledger)
+
+    def ring(self) -> None:
+        """Everybody look again."""
+        self.bell.ring()
+
+    def order_start(self, instance: Instance, start: m.Start) -> None:
+        self.instances[instance.seat] = instance
+        self._agent.send(start)
+
+    def order_stop(self, instance: Instance, grace: float) -> None:
+        self._agent.send(m.Stop(seat=instance.seat, epoch=instance.epoch, grace=grace))
+
+    def forget(self, instance: Instance) -> None:
+        """Its death is proven and dealt with."""
+        if self.instances.get(instance.seat) is instance:
+            del self.instances[instance.seat]
+
+    def post(self, ops: Sequence[MultiOp]) -> None:
+        """Write without waiting, in order with what follows; for what only informs."""
+        self.client.submit(Multi(list(ops))).add_done_callback(_heard)
+
+    def nonce(self) -> str:
+        return self._agent.nonce()
+
+    def launch(self, spec: Spec, seat: str, epoch: int) -> Launch:
+        return self._agent.host.launch(spec, seat, self.node, epoch)
+
+    def missing(self, spec: Spec) -> list[str]:
+        return self._agent.host.missing(spec)
+
+    def log_path(self, seat: str) -> str | None:
+        return self._agent.host.log_path(seat)
+
+    def containment(self, spec: Spec) -> str:
+        return spec.isolation or self.facts.containments[0]
+
+    def plan_is_due(self, seat: str) -> bool:
+        """Whether to wait for the planner's word on a seat that is new to us."""
+        return seat not in self.view.plan.seats and self.clock.boottime() < self.plan_due_at(seat)
+
+    def plan_due_at(self, seat: str) -> float:
+        return self._first_seen.setdefault(seat, self.clock.boottime()) + PLAN_WAIT
+
+    # ── the session's own znodes
+
+    async def _make_skeleton(self) -> None:
+        flight = [self.client.submit(Create(path, data)) for path, data in self.tree.skeleton()]
+        for (path, data), future in zip(self.tree.skeleton(), flight, strict=True):
+            try:
+                await future
+            except NodeExists:
+                continue
+            except (NotSent, FateUnknown):
+                await self._create(path, data)
+
+    async def _create(self, path: str, data: bytes, flags: int = 0) -> None:
+        """An idempotent create: repeated until it is there."""
+        while True:
+            try:
+                await self.client.submit(Create(path, data, flags=flags))
+                return
+            except NodeExists:
+                return
+            except (NotSent, FateUnknown):
+                continue
+
+    async def _own_ephemeral(self, path: str, data: bytes) -> None:
+        """Make an ephemeral, or find it made by this very session."""
+        await self._create(path, data, CreateFlag.EPHEMERAL)
+
+    async def _take_node_name(self) -> None:
+        """Our node's znode. Our own old session's is waited for; another's is an error."""
+        path = self.tree.node(self.node)
+        told = False
+        while True:
+            await self._own_ephemeral(path, write(self.facts))
+            try:
+                data, stat = await patient(lambda: self.client.get(path, watcher=self._ring))
+            except NoNode:
+                continue
+            if stat.ephemeralOwner == self.client.session_id:
+                return
+            other = read(NodeFacts, data, path)
+            if other.node_id != self.facts.node_id:
+                raise NodeNameTaken(self.node, other)
+            if not told:
+                told = True
+                self.say(
+                    f"waiting for this node's old session {other.session} to end, "
+                    f"at most {self.client.timeout:g} s"
+                )
+            await self.bell.heard()
+
+    def _ring(self, _event: object) -> None:
+        self.bell.ring()
+
+    # ── the seats
+
+    async def _spread_rings(self) -> None:
+        while True:
+            await self.bell.heard()
+            self._planner.bell.ring()
+            for seat in list(self.seats.values()):
+                seat.bell.ring()
+
+    async def _keep_seats(self, group: asyncio.TaskGroup) -> None:
+        """One task per seat of the components that there are; returns when drained."""
+        while True:
+            wanted = self._wanted()
+            for name, view in wanted.items():
+                if name not in self.seats:
+                    self._first_seen.setdefault(name, self.clock.boottime())
+                    seat = self.seats[name] = Seat(self, name, view)
+                    self._tasks[name] = group.create_task(seat.run())
+                    self._tasks[name].add_done_callback(self.bell.ring)
+            for name, seat in self.seats.items():
+                if name not in wanted and not seat.leaving:
+                    seat.leaving = "it was removed"
+                    seat.bell.ring()
+            for name in [n for n, task in self._tasks.items() if task.done()]:
+                del self._tasks[name], self.seats[name]
+            if self._agent.drain_why:
+                await self._drain(self._agent.drain_why)
+                return
+            if not self.seats and wanted == {} and not self._agent.has_said_idle:
+                self._agent.has_said_idle = True
+                self.say("there are no components yet; `incumbent apply FILE` declares some")
+            await self.bell.heard()
+
+    def _wanted(self) -> dict[str, ComponentView]:
+        return {
+            seat_name(view.name, number): view
+            for view in self.view.components.values()
+            for number in range(view.spec.copies if view.spec is not None else 0)
+        }
+
+    async def _drain(self, why: str) -> None:
+        """Give every seat up: those of `stop_order` last to first, the rest at once."""
+        order = self._agent.settings.stop_order
+        named = [
+            [n for n in self.seats if n.rpartition("/")[0] == component]
+            for component in reversed(order)
+        ]
+        rest = [n for n in self.seats if n.rpartition("/")[0] not in order]
+        for names in [rest, *named]:
+            for name in names:
+                self.seats[name].leaving = why
+                self.seats[name].bell.ring()
+            for name in names:
+                if name in self._tasks:
+                    await asyncio.wait([self._tasks[name]])
+
+
+class _Drained(Exception):
+    """Ends the term's group from within."""
+
+
+def _heard(future: asyncio.Future[object]) -> None:
+    """Take the outcome of a post, so that nobody complains that it was never looked at."""
+    if not future.cancelled():
+        future.exception()

@@ -1,0 +1,259 @@
+"""Where things are under the root, and what stands in them.
+
+Rule of this file: a znode's name and its content are made and read here and nowhere else.
+Content is JSON with a version; a newer version is refused, unknown keys are passed over.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import msgspec
+
+from incumbent.errors import IncumbentError
+
+__all__ = [
+    "Breadcrumb",
+    "Candidate",
+    "Control",
+    "Desired",
+    "NodeFacts",
+    "Observed",
+    "Plan",
+    "SeatPlan",
+    "SeatRecord",
+    "Tree",
+    "UnreadableZnode",
+    "read",
+    "seat_name",
+    "split_seat",
+    "write",
+]
+
+
+class UnreadableZnode(IncumbentError):
+    """A znode of ours holds something that we cannot read: nothing is decided on a guess."""
+
+    def __init__(self, path: str, why: str) -> None:
+        self.path = path
+        self.why = why
+        super().__init__(path, why)
+
+    def __str__(self) -> str:
+        return f"{self.path} cannot be read: {self.why}; upgrade this node, or put it right"
+
+
+class Control(msgspec.Struct, frozen=True, kw_only=True):
+    """/control: the operators' settings."""
+
+    v: int = 1
+    paused: bool = False
+
+
+class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """/nodes/<node>, ephemeral: what does not change while the node's session lives."""
+
+    v: int = 1
+    node: str
+    node_id: str
+    boot_id: str
+    session: str
+    pid: int = 0
+    containments: list[str] = []
+    since: float = 0.0
+
+
+class Desired(msgspec.Struct, frozen=True, kw_only=True):
+    """/components/<c>/desired: what operators want."""
+
+    v: int = 1
+    run: bool = True
+
+
+class SeatRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """/components/<c>/seats/<k>: the count of starts; its version is for compare-and-set."""
+
+    v: int = 1
+    epoch: int = 0
+    nonce: str = ""
+
+
+class Candidate(msgspec.Struct, frozen=True, kw_only=True):
+    """A contender of a seat. `declined`: the plan version under which it let others pass."""
+
+    v: int = 1
+    node: str
+    declined: int = -1
+
+
+class Breadcrumb(msgspec.Struct, frozen=True, kw_only=True):
+    """…/running/<epoch>, immutable: an instance may be running."""
+
+    v: int = 1
+    epoch: int
+    node: str
+    node_id: str
+    boot_id: str
+    session: str
+    s_min: float
+    containment: str
+    stop_budget: float
+    nonce: str
+
+
+class Observed(msgspec.Struct, frozen=True, kw_only=True):
+    """…/observed: written by the leader at each change of state. Times are wall time."""
+
+    v: int = 1
+    epoch: int
+    state: str
+    node: str
+    pid: int = 0
+    containment: str = ""
+    since: float = 0.0
+    reason: str = ""
+    noticed_at: float = 0.0
+    proved_at: float = 0.0
+    receipt: str = ""
+
+
+class SeatPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a seat should be: its node, and those that stand by."""
+
+    node: str
+    standbys: list[str] = []
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """/plan."""
+
+    v: int = 1
+    version: int = 0
+    seats: dict[str, SeatPlan] = {}
+
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+def write(record: msgspec.Struct) -> bytes:
+    return msgspec.json.encode(record)
+
+
+def read(kind: type[T], data: bytes, path: str) -> T:
+    """The record in `data`. Raises `UnreadableZnode`."""
+    try:
+        raw: Any = msgspec.json.decode(data)
+        version = raw.get("v") if isinstance(raw, dict) else None
+        if version != 1:
+            raise UnreadableZnode(path, f"version {version!r}, this agent reads version 1")
+        return msgspec.convert(raw, kind)
+    except msgspec.MsgspecError as error:
+        raise UnreadableZnode(path, str(error)) from None
+
+
+def seat_name(component: str, number: int) -> str:
+    """A seat's name between agent and guardian, in logs and plans."""
+    return f"{component}/{number}"
+
+
+def split_seat(seat: str) -> tuple[str, int]:
+    component, _, number = seat.rpartition("/")
+    return component, int(number)
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """The names below one root."""
+
+    root: str = "/incumbent"
+
+    @property
+    def control(self) -> str:
+        return f"{self.root}/control"
+
+    @property
+    def sessions(self) -> str:
+        return f"{self.root}/sessions"
+
+    def session(self, session_id: int) -> str:
+        return f"{self.root}/sessions/{session_key(session_id)}"
+
+    @property
+    def nodes(self) -> str:
+        return f"{self.root}/nodes"
+
+    def node(self, node: str) -> str:
+        return f"{self.root}/nodes/{node}"
+
+    @property
+    def plan(self) -> str:
+        return f"{self.root}/plan"
+
+    @property
+    def planner(self) -> str:
+        return f"{self.root}/planner/election"
+
+    @property
+    def components(self) -> str:
+        return f"{self.root}/components"
+
+    def component(self, component: str) -> str:
+        return f"{self.root}/components/{component}"
+
+    def desired(self, component: str) -> str:
+        return f"{self.component(component)}/desired"
+
+    def seats(self, component: str) -> str:
+        return f"{self.component(component)}/seats"
+
+    def seat(self, seat: str) -> str:
+        component, number = split_seat(seat)
+        return f"{self.seats(component)}/{number}"
+
+    def election(self, seat: str) -> str:
+        return f"{self.seat(seat)}/election"
+
+    def running(self, seat: str) -> str:
+        return f"{self.seat(seat)}/running"
+
+    def breadcrumb(self, seat: str, epoch: int) -> str:
+        return f"{self.running(seat)}/{epoch}"
+
+    def observed(self, seat: str) -> str:
+        return f"{self.seat(seat)}/observed"
+
+    def skeleton(self) -> list[tuple[str, bytes]]:
+        """What must exist before anything else, outermost first: one flight of creates."""
+        parts = self.root[1:].split("/")
+        above = ["/" + "/".join(parts[: i + 1]) for i in range(len(parts))]
+        return [
+            *((path, b"") for path in above),
+            (self.control, write(Control())),
+            (self.sessions, b""),
+            (self.nodes, b""),
+            (self.components, b""),
+            (self.plan, write(Plan())),
+            (f"{self.root}/planner", b""),
+            (self.planner, b""),
+        ]
+
+    def component_skeleton(self, component: str, copies: int) -> list[tuple[str, bytes]]:
+        """Below a component's own znode: what `apply` creates with it in one multi."""
+        out = [(self.desired(component), write(Desired())), (self.seats(component), b"")]
+        for number in range(copies):
+            out += self.seat_skeleton(seat_name(component, number))
+        return out
+
+    def seat_skeleton(self, seat: str) -> list[tuple[str, bytes]]:
+        return [
+            (self.seat(seat), write(SeatRecord())),
+            (self.election(seat), b""),
+            (self.running(seat), b""),
+            (self.observed(seat), b""),
+        ]
+
+
+def session_key(session_id: int) -> str:
+    """A session's id as it stands in names: hex, unsigned."""
+    return f"{session_id & 0xFFFFFFFFFFFFFFFF:x}"

@@ -1,0 +1,243 @@
+"""What an agent knows of the tree: kept new by one-shot watches, for one session.
+
+Rule of this file: the view may be late, and nothing unsafe is decided on it. Whatever must be
+so at the moment of a start is checked again by the start's multi.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from incumbent.agent.bell import Bell
+from incumbent.agent.tree import Control, Desired, NodeFacts, Plan, Tree, UnreadableZnode, read
+from incumbent.client import Client
+from incumbent.errors import FateUnknown, NoNode, NotSent, SpecError
+from incumbent.spec import Spec, decode
+from incumbent.wire import Stat, WatchEvent
+
+__all__ = ["ComponentView", "View", "follow_children", "follow_data", "patient"]
+
+T = TypeVar("T")
+
+
+async def patient(read_: Callable[[], Awaitable[T]]) -> T:
+    """Repeat a read until it is answered. Ends with the session: SessionExpired, SessionClosed."""
+    while True:
+        try:
+            return await read_()
+        except (NotSent, FateUnknown):
+            await asyncio.sleep(0)
+
+
+class _Change:
+    """A one-shot watcher that can be waited for."""
+
+    def __init__(self) -> None:
+        self._future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def __call__(self, event: WatchEvent) -> None:
+        if not self._future.done():
+            self._future.set_result(None)
+
+    async def seen(self) -> None:
+        await self._future
+
+
+async def follow_data(
+    client: Client, path: str, see: Callable[[bytes | None, Stat | None], None]
+) -> None:
+    """Call `see` with a znode's data now and after each change, (None, None) while it is missing."""
+    while True:
+        change = _Change()
+        try:
+            data, stat = await patient(lambda c=change: client.get(path, watcher=c))  # type: ignore[misc]
+            see(data, stat)
+        except NoNode:
+            if await patient(lambda c=change: client.exists(path, watcher=c)) is not None:  # type: ignore[misc]
+                continue
+            see(None, None)
+        await change.seen()
+
+
+async def follow_children(
+    client: Client, path: str, see: Callable[[list[str]], Awaitable[None]]
+) -> None:
+    """The same for a znode's children; a missing znode has none."""
+    while True:
+        change = _Change()
+        try:
+            names = await patient(lambda c=change: client.children(path, watcher=c))  # type: ignore[misc]
+        except NoNode:
+            if await patient(lambda c=change: client.exists(path, watcher=c)) is not None:  # type: ignore[misc]
+                continue
+            names = []
+        await see(names)
+        await change.seen()
+
+
+@dataclass(slots=True)
+class ComponentView:
+    """One component as last read. `spec` is None while it cannot be read; `problem` says why."""
+
+    name: str
+    spec: Spec | None = None
+    spec_zxid: int = -1
+    problem: str = ""
+    desired: Desired = field(default_factory=lambda: Desired(run=False))
+    desired_version: int = -1
+
+
+class View:
+    """Control, nodes, plan and components. Every change rings the bell."""
+
+    def __init__(self, client: Client, tree: Tree, bell: Bell, say: Callable[[str], None]) -> None:
+        self._client = client
+        self._tree = tree
+        self._bell = bell
+        self._say = say
+        self.control = Control(paused=True)
+        self.control_version = -1
+        self.nodes: dict[str, NodeFacts] = {}
+        self.plan = Plan()
+        self.components: dict[str, ComponentView] = {}
+        self.is_complete = False
+        self._followers: dict[str, list[asyncio.Task[None]]] = {}
+        self._group: asyncio.TaskGroup | None = None
+
+    async def follow(self, group: asyncio.TaskGroup) -> None:
+        """Start following, in `group`, and return when everything was read once."""
+        self._group = group
+        seen: list[asyncio.Future[None]] = []
+        for follow in (self._follow_control, self._follow_nodes, self._follow_plan):
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            seen.append(future)
+            group.create_task(follow(future))
+        future = asyncio.get_running_loop().create_future()
+        seen.append(future)
+        group.create_task(self._follow_components(future))
+        for each in seen:
+            await each
+        self.is_complete = True
+
+    def session_nodes(self) -> dict[str, str]:
+        """Session key → node, for the names of contenders."""
+        return {facts.session: node for node, facts in self.nodes.items()}
+
+    async def _follow_control(self, ready: asyncio.Future[None]) -> None:
+        def see(data: bytes | None, stat: Stat | None) -> None:
+            control, version = Control(paused=True), -1
+            if data is not None and stat is not None:
+                control, version = (
+                    self._read(Control, data, self._tree.control, control),
+                    stat.version,
+                )
+            self.control, self.control_version = control, version
+            self._seen(ready)
+
+        await follow_data(self._client, self._tree.control, see)
+
+    async def _follow_plan(self, ready: asyncio.Future[None]) -> None:
+        def see(data: bytes | None, stat: Stat | None) -> None:
+            self.plan = self._read(Plan, data, self._tree.plan, Plan()) if data else Plan()
+            self._seen(ready)
+
+        await follow_data(self._client, self._tree.plan, see)
+
+    async def _follow_nodes(self, ready: asyncio.Future[None]) -> None:
+        async def see(names: list[str]) -> None:
+            paths = [self._tree.node(name) for name in names]
+            found: dict[str, NodeFacts] = {}
+            for path, data in zip(paths, await _gather(self._client, paths), strict=True):
+                if data is not None:
+                    facts = self._read(NodeFacts, data, path, None)
+                    if facts is not None:
+                        found[facts.node] = facts
+            self.nodes = found
+            self._seen(ready)
+
+        await follow_children(self._client, self._tree.nodes, see)
+
+    async def _follow_components(self, ready: asyncio.Future[None]) -> None:
+        async def see(names: list[str]) -> None:
+            for name in sorted(self.components.keys() - set(names)):
+                del self.components[name]
+                for task in self._followers.pop(name):
+                    task.cancel()
+            assert self._group is not None
+            waits = []
+            for name in names:
+                if name not in self.components:
+                    view = self.components[name] = ComponentView(name)
+                    first: list[asyncio.Future[None]] = [
+                        asyncio.get_running_loop().create_future() for _ in range(2)
+                    ]
+                    waits += first
+                    self._followers[name] = [
+                        self._group.create_task(self._follow_spec(view, first[0])),
+                        self._group.create_task(self._follow_desired(view, first[1])),
+                    ]
+            for each in waits:
+                await each
+            self._seen(ready)
+
+        await follow_children(self._client, self._tree.components, see)
+
+    async def _follow_spec(self, view: ComponentView, ready: asyncio.Future[None]) -> None:
+        path = self._tree.component(view.name)
+
+        def see(data: bytes | None, stat: Stat | None) -> None:
+            view.spec, view.problem = None, "its spec is gone"
+            if data is not None and stat is not None:
+                view.spec_zxid = stat.mzxid
+                try:
+                    view.spec, view.problem = decode(data, path), ""
+                except SpecError as error:
+                    view.problem = str(error)
+                    self._say(view.problem)
+            self._seen(ready)
+
+        await follow_data(self._client, path, see)
+
+    async def _follow_desired(self, view: ComponentView, ready: asyncio.Future[None]) -> None:
+        path = self._tree.desired(view.name)
+
+        def see(data: bytes | None, stat: Stat | None) -> None:
+            view.desired, view.desired_version = Desired(run=False), -1
+            if data is not None and stat is not None:
+                view.desired = self._read(Desired, data, path, view.desired)
+                view.desired_version = stat.version
+            self._seen(ready)
+
+        await follow_data(self._client, path, see)
+
+    def _read(self, kind: type[T], data: bytes, path: str, otherwise: T) -> T:
+        try:
+            return read(kind, data, path)  # type: ignore[type-var]
+        except UnreadableZnode as error:
+            self._say(str(error))
+            return otherwise
+
+    def _seen(self, ready: asyncio.Future[None]) -> None:
+        if not ready.done():
+            ready.set_result(None)
+        self._bell.ring()
+
+
+async def _gather(client: Client, paths: list[str]) -> list[bytes | None]:
+    """The data of several znodes, in one flight; None for one that is missing."""
+    out: list[bytes | None] = []
+    tasks = [asyncio.ensure_future(patient(lambda p=path: client.get(p))) for path in paths]  # type: ignore[misc]
+    try:
+        for task in tasks:
+            try:
+                data, _stat = await task
+                out.append(data)
+            except NoNode:
+                out.append(None)
+    finally:
+        for task in tasks:
+            task.cancel()
+    return out
