@@ -74,22 +74,25 @@ def resolve(
     *,
     environ: Mapping[str, str] | None = None,
     folder: Path | None = None,
+    file: Path | None = None,
     uid: int | None = None,
     system: Path = _SYSTEM,
 ) -> Settings:
     """Find every setting. `flags` has keys of `KEYS`; a flag that is None was not given.
 
-    `folder` is where `incumbent.toml` is looked for (default: the working directory). Raises
-    `SpecErrors` for a value or a file that is wrong; nothing is guessed around it.
+    `folder` is where `incumbent.toml` is looked for (default: the working directory); `file`, a
+    FILE named on the command line, is taken for it. Raises `SpecErrors` for a value or a file
+    that is wrong; nothing is guessed around it.
     """
     environ = os.environ if environ is None else environ
     folder = Path.cwd() if folder is None else folder.absolute()
+    local = folder / "incumbent.toml" if file is None else folder / file
     uid = os.geteuid() if uid is None else uid
     sources = [
         _flags(flags or {}),
         _environment(environ),
-        _file(folder / "incumbent.toml"),
-        *_runtimes(folder, environ, uid),
+        _file(local),
+        *_runtimes(local.parent, environ, uid),
         _file(_config_home(environ) / "incumbent" / "agent.toml"),
         _file(system),
     ]
@@ -109,8 +112,10 @@ def resolve(
     return Settings(**values, runtime=runtime, origins=origins, looked=looked)
 
 
-def agent_data(environ: Mapping[str, str], uid: int) -> Path:
-    """The data directory of an agent on its own (under `up` it is `.incumbent/agent`)."""
+def agent_data(environ: Mapping[str, str], uid: int, *, up: Path | None = None) -> Path:
+    """The data directory of an agent: by user, or under an `up` whose FILE stands in `up`."""
+    if up is not None:
+        return up.absolute() / ".incumbent" / "agent"
     if uid == 0:
         return Path("/var/lib/incumbent")
     state = environ.get("XDG_STATE_HOME")

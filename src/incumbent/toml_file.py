@@ -84,7 +84,7 @@ def kind(value: object) -> str:
 def _syntax_error(message: str, text: str, name: str) -> SpecError:
     what, _, place = message.rpartition(" (at ")
     at = re.match(r"line (\d+), column (\d+)", place)
-    line = int(at[1]) if at else len(text.splitlines())
+    line = int(at[1]) if at else text.rstrip("\n").count("\n") + 1
     what = what[:1].lower() + what[1:]
     return SpecError(name, line, "", f"not valid TOML: {what}")
 

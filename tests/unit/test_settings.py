@@ -189,6 +189,17 @@ def test_of_two_ups_elsewhere_neither_is_guessed(places: Places) -> None:
     assert dict(settings.looked)[str(run)].startswith("2 running `incumbent up`s (")
 
 
+def test_a_file_named_on_the_command_line_is_taken_for_the_local_one(places: Places) -> None:
+    named = places.below / "other" / "shop.toml"
+    places.write(named, '[incumbent]\nroot = "/shop"')
+    places.write(places.local, '[incumbent]\nroot = "/local"')
+    places.run_up("127.0.0.1:7", named.parent)
+
+    settings = resolve(environ=places.environ, folder=places.folder, file=named, uid=UID)
+
+    assert (settings.root, settings.hosts()) == ("/shop", "127.0.0.1:7")
+
+
 def test_paths_are_taken_from_where_they_are_written(places: Places) -> None:
     places.write(places.local, '[incumbent]\ndata = "state"')
     assert places.resolve().data == places.folder / "state"
@@ -269,6 +280,7 @@ def test_the_agents_data_is_the_systems_for_root_and_the_users_for_a_user() -> N
     assert agent_data({"HOME": "/home/x"}, 0) == Path("/var/lib/incumbent")
     assert agent_data({"HOME": "/home/x"}, 7) == Path("/home/x/.local/state/incumbent")
     assert agent_data({"XDG_STATE_HOME": "/s"}, 7) == Path("/s/incumbent")
+    assert agent_data({}, 0, up=Path("/shop")) == Path("/shop/.incumbent/agent")
 
 
 def test_a_name_can_be_part_of_a_path_and_of_a_command_line() -> None:

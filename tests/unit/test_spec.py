@@ -189,13 +189,48 @@ def test_a_newer_spec_is_refused_with_the_next_step() -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [b"", b"hello", b"[]", b"{}", b'{"v":"1"}', b'{"v":1}', b'{"v":1,"name":"a","command":"a"}'],
+    [
+        b"\xff",
+        b"",
+        b"hello",
+        b"[]",
+        b"{}",
+        b'{"v":"1"}',
+        b'{"v":1}',
+        b'{"v":1,"name":"a","command":"a"}',
+    ],
 )
 def test_bytes_that_are_no_spec_are_an_error_with_their_path(data: bytes) -> None:
     with pytest.raises(SpecError) as caught:
         decode(data, "/incumbent/components/a")
 
     assert str(caught.value).startswith("/incumbent/components/a: not a spec of ours: ")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("command", []),
+        ("copies", 0),
+        ("copies", 1001),
+        ("stop_signal", 0),
+        ("stop_grace", -1),
+        ("cwd", "srv"),
+        ("requires", ["x"]),
+        ("nodes", ["a/b"]),
+        ("name", "-x"),
+        ("isolation", "contained"),
+        ("on_unclean", "maybe"),
+    ],
+)
+def test_a_spec_written_by_hand_is_held_to_the_same_bounds(key: str, value: object) -> None:
+    (spec,) = parse('[component.a]\ncommand = "a"')
+    said = json.loads(encode(spec)) | {key: value}
+
+    with pytest.raises(SpecError) as caught:
+        decode(json.dumps(said).encode(), "/a")
+
+    assert f"$.{key}" in str(caught.value)
 
 
 def test_a_key_added_without_a_new_version_is_passed_over() -> None:

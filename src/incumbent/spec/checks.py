@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from incumbent.settings import name_problem
+from incumbent.spec.spec import MOST_COPIES
 from incumbent.toml_file import did_you_mean, kind
 
 __all__ = ["CHECKS", "REQUIRED", "Wrong"]
@@ -32,7 +33,6 @@ REQUIRED = {
     "command": 'no command: expected `command = ["program", "argument", …]` or a string',
 }
 
-_MOST_COPIES = 1000
 _RESERVED = ("INCUMBENT_COMPONENT", "INCUMBENT_EPOCH", "INCUMBENT_NODE", "INCUMBENT_SEAT")
 _SHELL_WORDS = frozenset({"|", "||", "&", "&&", ";", ">", ">>", "<", "<<", "2>", "2>&1"})
 _EXPECTED_COMMAND = 'expected a list of strings, or one string, like "redis-server --port 6379"'
@@ -151,8 +151,8 @@ def _copies(value: Any, wrong: Wrong) -> int:
         wrong(f"expected a whole number from 1, got {kind(value)}")
     elif value < 1:
         wrong(f"expected a whole number from 1, got {value}; `incumbent remove` ends a component")
-    elif value > _MOST_COPIES:
-        wrong(f"expected at most {_MOST_COPIES}, got {value}")
+    elif value > MOST_COPIES:
+        wrong(f"expected at most {MOST_COPIES}, got {value}")
     return value if isinstance(value, int) else 1
 
 

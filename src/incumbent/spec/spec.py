@@ -9,15 +9,20 @@ key that it may ignore is added without a new version: unknown keys are passed o
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
 from incumbent.errors import SpecError
 
-__all__ = ["Spec", "changed_keys", "decode", "encode"]
+__all__ = ["MOST_COPIES", "Spec", "changed_keys", "decode", "encode"]
 
 VERSION = 1
+MOST_COPIES = 1000
+
+# A znode may have been written by hand: what `decode` accepts has these bounds, too.
+Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_.][A-Za-z0-9_.-]{0,63}\Z")]
+AbsolutePath = Annotated[str, msgspec.Meta(pattern=r"^/[^\0]*\Z")]
 
 
 class Spec(msgspec.Struct, frozen=True, kw_only=True, tag_field="v", tag=VERSION):
@@ -37,16 +42,16 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, tag_field="v", tag=VERSION
     on_unclean   whether a successor waits for a swept instance that nobody saw die
     """
 
-    name: str
-    command: tuple[str, ...]
+    name: Name
+    command: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
     env: dict[str, str] = {}
-    env_file: str | None = None
-    cwd: str | None = None
-    stop_signal: int = 15
-    stop_grace: float | None = None
-    copies: int = 1
-    requires: tuple[str, ...] = ()
-    nodes: tuple[str, ...] = ()
+    env_file: AbsolutePath | None = None
+    cwd: AbsolutePath | None = None
+    stop_signal: Annotated[int, msgspec.Meta(ge=1, le=64)] = 15
+    stop_grace: Annotated[float, msgspec.Meta(ge=0)] | None = None
+    copies: Annotated[int, msgspec.Meta(ge=1, le=MOST_COPIES)] = 1
+    requires: tuple[AbsolutePath, ...] = ()
+    nodes: tuple[Name, ...] = ()
     isolation: Literal["sealed", "swept"] | None = None
     on_unclean: Literal["wait", "go"] = "wait"
 
