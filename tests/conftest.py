@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator, Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 from tests.apache import ApacheEnsemble, ApacheServer, apache_missing
 
 Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 
+# Sessions of 1 to 40 seconds are granted: quick expiry, and still the usual longest one.
+_QUICK: dict[str, Any] = {"tick_time": 500, "settings": {"maxSessionTimeout": 40000}}
 _APACHE_FIXTURES = {"apache", "apache_ensemble", "_apache_ensemble"}
 
 
@@ -29,13 +31,13 @@ def apache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheServer]:
     It is shared: a test makes its own root znode, and does not kill it (start an `ApacheServer`
     of your own for that).
     """
-    with ApacheServer(tmp_path_factory.mktemp("apache"), tick_time=500) as server:
+    with ApacheServer(tmp_path_factory.mktemp("apache"), **_QUICK) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def _apache_ensemble(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheEnsemble]:
-    with ApacheEnsemble(tmp_path_factory.mktemp("ensemble"), tick_time=500) as ensemble:
+    with ApacheEnsemble(tmp_path_factory.mktemp("ensemble"), **_QUICK) as ensemble:
         yield ensemble
 
 
