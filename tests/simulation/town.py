@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from incumbent.testing import Host, World
+from incumbent.testing.world import Host, World
 
 
 class Line(asyncio.Protocol):

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from incumbent.testing import World
 from incumbent.testing.sockets import WorldLoop
+from incumbent.testing.world import World
 
 Story = Callable[["Ground"], Coroutine[Any, Any, None]]
 

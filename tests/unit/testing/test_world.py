@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from incumbent.testing import Host, ProcessKilled, World, here
+from incumbent.testing.world import Host, ProcessKilled, World, here
 
 
 class End(asyncio.Protocol):
