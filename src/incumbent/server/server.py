@@ -1,0 +1,321 @@
+"""The server: connections in front, the service in the middle, the store behind.
+
+Rule of this file, the release gate: no byte that reveals zxid N leaves before N is durable.
+It holds by construction. Requests are served one turn at a time: all that came in is decided
+and carried out in memory, its transactions are committed as one batch, and only then is what
+the turn has to say sent. Nothing is served while a commit is under way.
+
+When a commit fails, the turn never happened: connections drop, the service is made anew from
+the store, and writes are refused until a commit works again. Reads and pings go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Callable
+
+from incumbent.clock import SYSTEM, Clock
+from incumbent.server.connection import Connection
+from incumbent.server.service import Service
+from incumbent.server.store import Store, StoreFailed
+from incumbent.wire import Request
+
+__all__ = ["Server"]
+
+_VERSION = "0.1.0"
+
+_TURN = 2000
+"""Most requests served in one turn."""
+
+_PROBE, _PROBE_MOST = 1.0, 10.0
+"""Seconds between two attempts to write while the store fails: at first, and at most."""
+
+_RELAPSE = 60.0
+"""Failing again within so many seconds, the attempts go on where they were: ever rarer."""
+
+_UNATTACHED = 10.0
+"""Seconds within which a connection must have asked for a session."""
+
+
+class Server:
+    """A ZooKeeper server for one machine.
+
+    store       where transactions become durable
+    clock       boottime for sessions, wall time for Stats
+    tick        seconds; sessions are granted 2 to 20 ticks
+    rng         gives session ids
+    log         takes lines for the operator
+    reap_every  seconds between two looks for containers to delete
+
+    `on_request(session_id, request)` is called for each request, if set. After `start`, `host`
+    and `port` are where it listens.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        clock: Clock = SYSTEM,
+        tick: float = 2.0,
+        rng: random.Random | None = None,
+        log: Callable[[str], None] | None = None,
+        reap_every: float = 60.0,
+    ) -> None:
+        self.host = ""
+        self.port = 0
+        self.tick = tick
+        self.on_request: Callable[[int, Request], None] | None = None
+        self._store = store
+        self._clock = clock
+        self._rng = rng or random.SystemRandom()
+        self._log: Callable[[str], None] = log or (lambda line: None)
+        self._reap_every = reap_every
+        self._service: Service | None = None
+        self._connections: dict[Connection, None] = {}
+        self._inbox: deque[tuple[Connection, bytes | None]] = deque()
+        self._chores: list[Callable[[Service], None]] = []
+        self._wake = asyncio.Event()
+        self._is_stopping = False
+        self._is_committing = False
+        self._is_probe_due = False
+        self._probe_delay = _PROBE
+        self._healed_at = -_RELAPSE
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._listener: asyncio.Server | None = None
+        self._pipeline: asyncio.Task[None] | None = None
+        self._received = 0
+        self._sent = 0
+
+    async def start(self, host: str = "127.0.0.1", port: int = 0) -> None:
+        """Load the store, then listen. Raises `StoreFailed` or `OSError`."""
+        self._service = self._load()
+        loop = asyncio.get_running_loop()
+        self._listener = await loop.create_server(lambda: Connection(self), host, port)
+        name = self._listener.sockets[0].getsockname()
+        self.host, self.port = name[0], name[1]
+        self._pipeline = loop.create_task(self._run())
+        self._look_later()
+        self._reap_later()
+
+    async def stop(self) -> None:
+        """Finish the turn that is under way and close. Sessions stay: they are in the store."""
+        self._is_stopping = True
+        self._wake.set()
+        if self._listener is not None:
+            self._listener.close()
+        for timer in self._timers.values():
+            timer.cancel()
+        if self._pipeline is not None:
+            await self._pipeline
+        for connection in list(self._connections):
+            connection.abort()
+        self._store.close()
+
+    async def wait(self) -> None:
+        """Return once stopped; raises what a bug raised, and then the server serves no more."""
+        assert self._pipeline is not None, "the server was not started"
+        await asyncio.shield(self._pipeline)
+
+    # -- what connections report
+
+    def opened(self, connection: Connection) -> None:
+        connection.opened_at = self._clock.boottime()
+        self._connections[connection] = None
+        if self._service is None or self._is_stopping:
+            connection.abort()
+
+    def received(self, connection: Connection, body: bytes) -> None:
+        if self._service is not None:
+            self._service.heard(connection)
+            self._received += 1
+            self._put(connection, body)
+
+    def asked(self, connection: Connection, word: bytes) -> None:
+        def answer(service: Service) -> None:
+            connection.out.append(b"imok" if word == b"ruok" else self._srvr(service).encode())
+            service.leave(connection)
+
+        self._do(answer)
+
+    def ended(self, connection: Connection) -> None:
+        self._put(connection, None)
+
+    def lost(self, connection: Connection) -> None:
+        self._connections.pop(connection, None)
+        if self._service is not None:
+            self._service.forget(connection)
+
+    def _put(self, connection: Connection, body: bytes | None) -> None:
+        self._inbox.append((connection, body))
+        self._wake.set()
+
+    def _do(self, chore: Callable[[Service], None]) -> None:
+        """Have the service do it at the beginning of the next turn."""
+        self._chores.append(chore)
+        self._wake.set()
+
+    # -- the pipeline
+
+    async def _run(self) -> None:
+        while not self._is_stopping:
+            await self._wake.wait()
+            self._wake.clear()
+            service = self._service
+            if service is None:
+                self._inbox.clear()
+                self._chores.clear()
+                continue
+            if self._is_probe_due:
+                await self._probe(service)
+            self._turn(service)
+            batch = service.take()
+            if batch:
+                self._is_committing = True
+                try:
+                    await self._store.commit(batch)
+                except StoreFailed as failure:
+                    self._start_over(failure)
+                    continue
+                finally:
+                    self._is_committing = False
+            self._release(service)
+            if self._inbox or self._chores:
+                self._wake.set()
+                await asyncio.sleep(0)
+
+    def _turn(self, service: Service) -> None:
+        """Decide and carry out what has come in, in order."""
+        chores = self._chores[:]
+        self._chores.clear()
+        for chore in chores:
+            chore(service)
+        for _ in range(min(len(self._inbox), _TURN)):
+            connection, body = self._inbox.popleft()
+            if body is None:
+                service.leave(connection)
+            else:
+                connection.served()
+                service.handle(connection, body)
+
+    def _release(self, service: Service) -> None:
+        """Everything decided is durable: let it be seen."""
+        for peer in service.released():
+            assert isinstance(peer, Connection)
+            self._sent += len(peer.out)
+            peer.flush()
+
+    # -- when the store fails
+
+    def _start_over(self, failure: StoreFailed) -> None:
+        """Forget the turn: nobody has seen anything of it, and nobody will."""
+        now = self._clock.boottime()
+        recently = now - self._healed_at < _RELAPSE
+        self._probe_delay = min(self._probe_delay * 2, _PROBE_MOST) if recently else _PROBE
+        self._log(
+            f"ALARM: cannot write, {failure}; writes are refused until this works again, "
+            "reads go on: free some space or mend the disk"
+        )
+        self._service = None
+        self._inbox.clear()
+        self._chores.clear()
+        for connection in list(self._connections):
+            connection.abort()
+        self._reload()
+
+    def _reload(self) -> None:
+        try:
+            self._service = self._load()
+        except StoreFailed as failure:
+            self._log(f"ALARM: cannot read either, {failure}; connections are turned away")
+            self._set_timer("probe", _PROBE, self._reload)
+            return
+        self._service.is_writable = False
+        self._probe_later()
+
+    async def _probe(self, service: Service) -> None:
+        """Try to write. Nothing shows that it was tried, unless it worked."""
+        self._is_probe_due = False
+        transaction = service.probe()
+        try:
+            await self._store.commit((transaction,))
+        except StoreFailed:
+            self._probe_delay = min(self._probe_delay * 2, _PROBE_MOST)
+            self._probe_later()
+        else:
+            service.tree.apply(transaction)
+            service.is_writable = True
+            self._healed_at = self._clock.boottime()
+            self._log("writing works again; writes are accepted")
+
+    def _probe_later(self) -> None:
+        def due() -> None:
+            self._is_probe_due = True
+            self._wake.set()
+
+        self._set_timer("probe", self._probe_delay, due)
+
+    # -- timers: hints to look at the clock
+
+    def _look_later(self) -> None:
+        delay = self.tick / 2
+        if self._service is not None:
+            delay = self._service.expiry.delay(self._clock.boottime())
+        self._set_timer("look", delay, self._look)
+
+    def _look(self) -> None:
+        """End sessions that fell silent, and connections that never asked for one."""
+        now = self._clock.boottime()
+        if self._service is not None and self._is_committing:
+            self._service.expiry.stand_still(now)
+        elif self._service is not None:
+            overdue = self._service.expiry.look(now)
+            if overdue:
+                self._do(lambda service: service.expire(overdue))
+        for connection in list(self._connections):
+            if not connection.is_connected and now - connection.opened_at > _UNATTACHED:
+                connection.abort()
+        self._look_later()
+
+    def _reap_later(self) -> None:
+        self._set_timer("reap", self._reap_every, self._reap)
+
+    def _reap(self) -> None:
+        self._do(Service.reap)
+        self._reap_later()
+
+    def _set_timer(self, name: str, delay: float, callback: Callable[[], None]) -> None:
+        if not self._is_stopping:
+            loop = asyncio.get_running_loop()
+            self._timers[name] = loop.call_later(delay, callback)
+
+    # -- small things
+
+    def _load(self) -> Service:
+        return Service(
+            self._store.load(),
+            clock=self._clock,
+            tick=self.tick,
+            rng=self._rng,
+            log=self._log,
+            on_request=self._observe,
+        )
+
+    def _observe(self, session_id: int, request: Request) -> None:
+        if self.on_request is not None:
+            self.on_request(session_id, request)
+
+    def _srvr(self, service: Service) -> str:
+        """Apache's words, for the tools that read them."""
+        return (
+            f"Zookeeper version: 3.8.0-incumbent-{_VERSION}, built on -\n"
+            f"Latency min/avg/max: 0/0.0/0\n"
+            f"Received: {self._received}\n"
+            f"Sent: {self._sent}\n"
+            f"Connections: {len(self._connections)}\n"
+            f"Outstanding: {len(self._inbox)}\n"
+            f"Zxid: {service.tree.zxid:#x}\n"
+            f"Mode: standalone\n"
+            f"Node count: {len(service.tree.nodes)}\n"
+        )

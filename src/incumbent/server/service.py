@@ -1,0 +1,428 @@
+"""What each request does: requests in, replies, events and transactions out.
+
+Rule of this file: nothing is sent from here. Replies and events are put on their peer's list in
+the order in which things happened, transactions on the service's; whoever drives the service
+makes the transactions durable first and lets the lists go afterwards.
+
+The tree, the watches and the lists already show what was decided but is not yet durable. If it
+cannot be made durable, the whole service is thrown away and made anew from the store.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+from incumbent.clock import Clock
+from incumbent.errors import InvalidACL, NoNode, Refused, RemoteWireError
+from incumbent.server import transactions
+from incumbent.server.expiry import Expiry
+from incumbent.server.sessions import (
+    NO_PASSWORD,
+    grant_timeout,
+    is_password,
+    new_session_id,
+    password,
+)
+from incumbent.server.store import Loaded
+from incumbent.server.tree import (
+    Change,
+    CreateNode,
+    Event,
+    OpenSession,
+    SetNode,
+    Transaction,
+)
+from incumbent.server.watches import Watches
+from incumbent.wire import (
+    AuthPacket,
+    ChildrenAndStat,
+    CloseSession,
+    ConnectRequest,
+    ConnectResponse,
+    Create,
+    Create2,
+    CreateContainer,
+    Created,
+    DataAndStat,
+    Delete,
+    Err,
+    EventType,
+    Exists,
+    GetChildren,
+    GetChildren2,
+    GetData,
+    KeeperState,
+    Multi,
+    MultiOp,
+    MultiResult,
+    Op,
+    OpError,
+    Ping,
+    ReplyHeader,
+    Request,
+    SetData,
+    SetWatches,
+    Sync,
+    WatchEvent,
+    decode_request,
+    frame,
+)
+from incumbent.wire.records import MalformedRequest
+
+__all__ = ["Peer", "Service"]
+
+_SCHEMES = ("digest", "ip")
+"""What Apache accepts without further configuration. Neither opens anything here yet."""
+
+
+class Peer:
+    """A connection as the service sees it: its session, and what it is to be sent, in order."""
+
+    def __init__(self) -> None:
+        self.session_id = 0
+        self.out: list[bytes] = []
+        self.is_connected = False  # its ConnectRequest was taken
+        self.is_leaving = False  # nothing more is read; closed once `out` is sent
+        self.is_cut = False  # closed at once, sent or not
+
+
+class Service:
+    """All that a server knows, driven one request at a time.
+
+    transactions  decided since `take` was last called; not durable yet
+    is_writable   false while the store fails: writes are refused, reads go on
+    """
+
+    def __init__(
+        self,
+        loaded: Loaded,
+        *,
+        clock: Clock,
+        tick: float,
+        rng: random.Random,
+        log: Callable[[str], None],
+        on_request: Callable[[int, Request], None] | None = None,
+    ) -> None:
+        self.tree = loaded.tree
+        self.watches: Watches[Peer] = Watches()
+        self.transactions: list[Transaction] = []
+        self.is_writable = True
+        self.on_request = on_request
+        self._secret = loaded.secret
+        self._clock = clock
+        self._tick = tick
+        self._rng = rng
+        self._log = log
+        self._owners: dict[int, Peer] = {}
+        self._changed: dict[Peer, None] = {}
+        now = clock.boottime()
+        self.expiry = Expiry(tick, now)
+        for session_id, timeout_ms in self.tree.sessions.items():  # a fresh full timeout
+            self.expiry.track(session_id, timeout_ms / 1000, now)
+
+    def take(self) -> tuple[Transaction, ...]:
+        """What must become durable before `released` is called."""
+        taken = tuple(self.transactions)
+        self.transactions.clear()
+        return taken
+
+    def released(self) -> list[Peer]:
+        """Every peer whose list or state changed since the last call."""
+        changed = list(self._changed)
+        self._changed.clear()
+        return changed
+
+    def forget(self, peer: Peer) -> None:
+        """Its connection is gone; its session is not."""
+        self.watches.drop(peer)
+        if self._owners.get(peer.session_id) is peer:
+            del self._owners[peer.session_id]
+        peer.is_leaving = peer.is_cut = True
+
+    def heard(self, peer: Peer) -> None:
+        """Something came from the peer: its session lives."""
+        if peer.session_id:
+            self.expiry.touch(peer.session_id, self._clock.boottime())
+
+    def expire(self, session_ids: list[int]) -> None:
+        """End those that are still overdue. Not while nothing can be made durable."""
+        for session_id in session_ids:
+            if self.is_writable and self.expiry.is_overdue(session_id):
+                self._log(f"session {session_id:#x} expired")
+                self._end(session_id)
+                owner = self._owners.pop(session_id, None)
+                if owner is not None:
+                    self.leave(owner)
+                    owner.is_cut = True
+
+    def reap(self) -> None:
+        """Delete the containers whose last child is gone, each by its own transaction."""
+        if self.is_writable:
+            for change in transactions.reapable(self.tree):
+                self._commit((change,))
+
+    def probe(self) -> Transaction:
+        """A transaction that changes nothing, to learn whether the store works again."""
+        return Transaction(self.tree.zxid + 1, self._wall_ms(), ())
+
+    # -- one frame of a peer
+
+    def handle(self, peer: Peer, body: bytes) -> None:
+        """One frame, in the order in which they came."""
+        if peer.is_leaving:
+            return
+        if not peer.is_connected:
+            self._connect(peer, body)
+            return
+        try:
+            xid, _op, request = decode_request(body)
+        except MalformedRequest as malformed:
+            self._reply(peer, malformed.xid, Err.MARSHALLING)
+            return
+        except RemoteWireError:
+            self.leave(peer)
+            return
+        if request is None:
+            self._send(peer, ReplyHeader(xid, -1, Err.UNIMPLEMENTED).encode())
+            return
+        if self.on_request is not None:
+            self.on_request(peer.session_id, request)
+        try:
+            self._serve(peer, xid, request)
+        except Refused as refused:
+            self._reply(peer, xid, refused.code)
+            if isinstance(refused, InvalidACL):
+                self._log(f"{refused.path}: refused, only the ACL world:anyone:cdrwa is taken")
+
+    def _connect(self, peer: Peer, body: bytes) -> None:
+        try:
+            asked = ConnectRequest.decode(body)
+        except RemoteWireError as error:
+            self._log(f"a connection that began with no handshake was closed: {error}")
+            self.leave(peer)
+            return
+        if asked.last_zxid > self.tree.zxid:
+            self._log(
+                f"a client that has seen zxid {asked.last_zxid:#x} was turned away, "
+                f"this server is at {self.tree.zxid:#x}"
+            )
+            self.leave(peer)
+            return
+        timeout_ms = grant_timeout(asked.timeout_ms, self._tick)
+        session_id = asked.session_id
+        if session_id == 0:
+            if not self.is_writable:
+                self.leave(peer)
+                return
+            session_id = new_session_id(self._rng, self.tree.sessions)
+            self._commit((OpenSession(session_id, timeout_ms),))
+        elif session_id not in self.tree.sessions or not is_password(
+            self._secret, session_id, asked.password
+        ):
+            answer = ConnectResponse(0, 0, NO_PASSWORD, self._shape(asked))
+            self._send(peer, answer.encode())
+            self.leave(peer)
+            return
+        self._attach(peer, session_id, timeout_ms)
+        answer = ConnectResponse(
+            timeout_ms, session_id, password(self._secret, session_id), self._shape(asked)
+        )
+        self._send(peer, answer.encode())
+
+    def _attach(self, peer: Peer, session_id: int, timeout_ms: int) -> None:
+        """The session is the peer's from now on; whoever had it before is closed."""
+        before = self._owners.get(session_id)
+        if before is not None:
+            self.leave(before)
+        self._owners[session_id] = peer
+        peer.session_id = session_id
+        peer.is_connected = True
+        self.expiry.track(session_id, timeout_ms / 1000, self._clock.boottime())
+
+    @staticmethod
+    def _shape(asked: ConnectRequest) -> bool | None:
+        """Old clients know no read-only flag; they are answered without one."""
+        return None if asked.read_only is None else False
+
+    # -- one request
+
+    def _serve(self, peer: Peer, xid: int, request: Request) -> None:
+        """Answer one request. Raises a `Refused`."""
+        match request:
+            case Create() | Create2() | CreateContainer() | Delete() | SetData():
+                self._write(peer, xid, request)
+            case Multi():
+                self._multi(peer, xid, request)
+            case Exists(path, watch):
+                if "\0" in self._path(path):
+                    raise Refused(path, Err.BAD_ARGUMENTS)
+                if watch:
+                    self.watches.add_data(path, peer)
+                self._exists(path)
+                self._answer(peer, xid, request, self.tree.stat(path))
+            case GetData(path, watch):
+                node = self._exists(path)
+                if watch:
+                    self.watches.add_data(path, peer)
+                answer = DataAndStat(node.data, self.tree.stat(path))
+                self._answer(peer, xid, request, answer)
+            case GetChildren(path, watch) | GetChildren2(path, watch):
+                names = list(self._exists(path).children)
+                if watch:
+                    self.watches.add_child(path, peer)
+                is_plain = isinstance(request, GetChildren)
+                children = names if is_plain else ChildrenAndStat(names, self.tree.stat(path))
+                self._answer(peer, xid, request, children)
+            case Sync(path):
+                self._answer(peer, xid, request, path)
+            case Ping():
+                self._answer(peer, xid, request, None)
+            case SetWatches():
+                self._set_watches(peer, request)
+                self._answer(peer, xid, request, None)
+            case AuthPacket(_, scheme, _):
+                accepted = scheme in _SCHEMES
+                err = Err.OK if accepted else Err.AUTH_FAILED
+                self._send(peer, ReplyHeader(xid, 0, err).encode())
+                if not accepted:
+                    self.leave(peer)
+            case CloseSession():
+                self._check_writable()
+                self._end(peer.session_id)
+                self._answer(peer, xid, request, None)
+                self.leave(peer)
+            case _:
+                raise Refused("", Err.UNIMPLEMENTED)
+
+    def _write(self, peer: Peer, xid: int, request: MultiOp) -> None:
+        self._path(request.path)
+        self._check_writable()
+        step = transactions.decide(self.tree, peer.session_id, request)
+        (result,) = self._commit((step.change,)) if step.change else (None,)
+        if isinstance(request, Create) and isinstance(result, Created):
+            self._answer(peer, xid, request, result.path)
+        else:
+            self._answer(peer, xid, request, result)
+
+    def _multi(self, peer: Peer, xid: int, request: Multi) -> None:
+        for op in request.ops:
+            self._path(op.path)
+        self._check_writable()
+        try:
+            steps = transactions.decide_multi(self.tree, peer.session_id, request)
+        except transactions.MultiRefused as refused:
+            after = len(request.ops) - refused.index - 1
+            codes: list[int] = [Err.OK] * refused.index
+            codes += [refused.refused.code, *[Err.RUNTIME_INCONSISTENCY] * after]
+            self._answer(peer, xid, request, [(Op.ERROR, OpError(code)) for code in codes])
+            return
+        changes = tuple(step.change for step in steps if step.change is not None)
+        results = iter(self._commit(changes) if changes else ())
+        answers: list[tuple[Op, MultiResult]] = []
+        for step in steps:
+            result = next(results) if step.change is not None else None
+            if step.op is Op.CREATE and isinstance(result, Created):
+                result = result.path
+            answers.append((step.op, result))
+        self._answer(peer, xid, request, answers)
+
+    def _set_watches(self, peer: Peer, request: SetWatches) -> None:
+        """Set again what a client had set elsewhere, or tell it what it missed."""
+        nodes, since = self.tree.nodes, request.relative_zxid
+        for path in request.data:
+            if path not in nodes:
+                self._tell(peer, Event(EventType.DELETED, path))
+            elif nodes[path].mzxid > since:
+                self._tell(peer, Event(EventType.CHANGED, path))
+            else:
+                self.watches.add_data(path, peer)
+        for path in request.exist:
+            if path in nodes:
+                self._tell(peer, Event(EventType.CREATED, path))
+            else:
+                self.watches.add_data(path, peer)
+        for path in request.child:
+            if path not in nodes:
+                self._tell(peer, Event(EventType.DELETED, path))
+            elif nodes[path].pzxid > since:
+                self._tell(peer, Event(EventType.CHILD, path))
+            else:
+                self.watches.add_child(path, peer)
+
+    def _exists(self, path: str) -> Any:
+        node = self.tree.nodes.get(self._path(path))
+        if node is None:
+            raise NoNode(path)
+        return node
+
+    @staticmethod
+    def _path(path: str | None) -> str:
+        if path is None:
+            raise Refused("", Err.BAD_ARGUMENTS)
+        return path
+
+    # -- changes and their consequences
+
+    def _commit(self, changes: tuple[Change, ...]) -> list[MultiResult]:
+        """One transaction, carried out; per change what a client is told of it."""
+        zxid, time_ms = self.tree.zxid + 1, self._wall_ms()
+        results: list[MultiResult] = []
+        for change in changes:
+            events = self.tree.carry_out(change, zxid, time_ms)
+            results.append(self._result(change))
+            for event in events:
+                for watcher in self.watches.fire(event):
+                    self._tell(watcher, event)
+        self.tree.zxid = zxid
+        self.transactions.append(Transaction(zxid, time_ms, changes))
+        return results
+
+    def _result(self, change: Change) -> MultiResult:
+        match change:
+            case CreateNode(path):
+                return Created(path, self.tree.stat(path))
+            case SetNode(path):
+                return self.tree.stat(path)
+        return None
+
+    def _end(self, session_id: int) -> None:
+        self._commit((transactions.end_session(self.tree, session_id),))
+        self.expiry.remove(session_id)
+
+    def _check_writable(self) -> None:
+        if not self.is_writable:
+            raise Refused("", _SYSTEM_ERROR)
+
+    def _wall_ms(self) -> int:
+        return int(self._clock.wall() * 1000)
+
+    # -- what peers are sent
+
+    def _tell(self, peer: Peer, event: Event) -> None:
+        self._send(peer, WatchEvent(event.type, KeeperState.CONNECTED, event.path).encode())
+
+    def _answer(self, peer: Peer, xid: int, request: Request, value: Any) -> None:
+        header = ReplyHeader(xid, self.tree.zxid, Err.OK).encode()
+        self._send(peer, header + request.encode_answer(value))
+
+    def _reply(self, peer: Peer, xid: int, err: int) -> None:
+        self._send(peer, ReplyHeader(xid, self.tree.zxid, err).encode())
+
+    def _send(self, peer: Peer, body: bytes) -> None:
+        if not peer.is_leaving:
+            peer.out.append(frame(body))
+            self._changed[peer] = None
+
+    def leave(self, peer: Peer) -> None:
+        """Close it when what it was sent so far is out."""
+        self.watches.drop(peer)
+        if self._owners.get(peer.session_id) is peer:
+            del self._owners[peer.session_id]
+        peer.is_leaving = True
+        self._changed[peer] = None
+
+
+_SYSTEM_ERROR = -1
+"""ZooKeeper's SystemError: nothing was done. Answered to writes while the store fails."""

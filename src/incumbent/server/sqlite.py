@@ -1,0 +1,178 @@
+"""The store on disk: one SQLite database, a log of groups and a table of the state.
+
+Rule of this file: one group is one row, one statement, one transaction, synced when `commit`
+returns. The state table is the log's beginning, folded: `folded zxid + later rows` is
+everything, at every instant, also in the middle of a crash.
+
+Folding takes the oldest rows, works out the znodes that they leave behind, writes those and
+removes the rows, all in one SQLite transaction. It happens in small steps between commits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+from incumbent.errors import WireError
+from incumbent.server.journal import (
+    FORMAT,
+    pack_transactions,
+    pack_znode,
+    unpack_transactions,
+    unpack_znode,
+)
+from incumbent.server.store import Batch, Loaded, StoreFailed
+from incumbent.server.tree import EndSession, OpenSession, Transaction, Tree, touched_paths
+
+__all__ = ["SqliteStore"]
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS log (zxid INTEGER PRIMARY KEY, body BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS znodes (path TEXT PRIMARY KEY, body BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS sessions (id INTEGER PRIMARY KEY, timeout_ms INTEGER NOT NULL);
+"""
+_STEP = 128
+"""Rows folded at a time: a few milliseconds."""
+
+_LOG_ROWS = 1024
+"""More rows than this and folding begins."""
+
+_PAUSE = 0.02
+"""Seconds between two steps, so that requests come in between."""
+
+
+class SqliteStore:
+    """Transactions in the database file `path`, made if missing. Raises `StoreFailed`.
+
+    Only one process may have it open; the data directory's lock sees to that.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._rows = 0
+        self._folding: asyncio.TimerHandle | None = None
+        with self._failures():
+            self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            # Exclusive before WAL: the index of the WAL is then kept on our heap, not in a
+            # shared file that a full disk could take away under our feet.
+            for pragma in ("locking_mode=EXCLUSIVE", "journal_mode=WAL", "synchronous=FULL"):
+                self._db.execute(f"PRAGMA {pragma}")
+            self._db.executescript(_SCHEMA)
+            self._db.execute("INSERT OR IGNORE INTO meta VALUES ('format', ?)", (FORMAT,))
+            self._db.execute("INSERT OR IGNORE INTO meta VALUES ('folded', 0)")
+            self._db.execute(
+                "INSERT OR IGNORE INTO meta VALUES ('secret', ?)", (secrets.token_bytes(32),)
+            )
+            found = self._meta("format")
+        if found != FORMAT:
+            raise StoreFailed(str(path), f"its format is {found}, this server reads {FORMAT}")
+
+    def load(self) -> Loaded:
+        with self._failures():
+            tree = Tree.restored(
+                int(str(self._meta("folded"))),
+                (
+                    (path, unpack_znode(body))
+                    for path, body in self._db.execute("SELECT path, body FROM znodes")
+                ),
+                self._db.execute("SELECT id, timeout_ms FROM sessions ORDER BY id"),
+            )
+            self._rows = 0
+            for (body,) in self._db.execute("SELECT body FROM log ORDER BY zxid"):
+                self._rows += 1
+                for transaction in unpack_transactions(body):
+                    tree.apply(transaction)
+            secret = self._meta("secret")
+        assert isinstance(secret, bytes)
+        return Loaded(tree=tree, secret=secret)
+
+    async def commit(self, batch: Batch) -> None:
+        with self._failures():
+            self._db.execute(
+                "INSERT INTO log VALUES (?, ?)", (batch[-1].zxid, pack_transactions(batch))
+            )
+        self._rows += 1
+        if self._rows > _LOG_ROWS and self._folding is None:
+            self._fold_later()
+
+    def close(self) -> None:
+        if self._folding is not None:
+            self._folding.cancel()
+        with contextlib.suppress(sqlite3.Error):
+            self._db.close()
+
+    def fold(self) -> bool:
+        """Fold the oldest rows into the state; True if rows are left. Raises `StoreFailed`."""
+        with self._failures(), self._transaction():
+            rows = self._db.execute(
+                "SELECT zxid, body FROM log ORDER BY zxid LIMIT ?", (_STEP,)
+            ).fetchall()
+            if rows:
+                self._write_state([t for _, body in rows for t in unpack_transactions(body)])
+                self._db.execute("DELETE FROM log WHERE zxid <= ?", (rows[-1][0],))
+        self._rows -= len(rows)
+        return self._rows > 0
+
+    def _write_state(self, transactions: list[Transaction]) -> None:
+        """The state table after these, worked out on a tree of only the znodes they touch."""
+        touched = {path: None for t in transactions for path in touched_paths(t)}
+        kept = []
+        for path in touched:
+            row = self._db.execute("SELECT body FROM znodes WHERE path = ?", (path,)).fetchone()
+            if row is not None:
+                kept.append((path, unpack_znode(row[0])))
+        part = Tree.partial(kept)
+        for transaction in transactions:
+            part.apply(transaction)
+        for path in touched:
+            if path in part.nodes:
+                self._db.execute(
+                    "INSERT OR REPLACE INTO znodes VALUES (?, ?)",
+                    (path, pack_znode(part.nodes[path])),
+                )
+            else:
+                self._db.execute("DELETE FROM znodes WHERE path = ?", (path,))
+        for transaction in transactions:
+            for change in transaction.changes:
+                if isinstance(change, OpenSession):
+                    self._db.execute("INSERT OR REPLACE INTO sessions VALUES (?, ?)", change)
+                elif isinstance(change, EndSession):
+                    self._db.execute("DELETE FROM sessions WHERE id = ?", (change.session_id,))
+        self._db.execute("UPDATE meta SET value = ? WHERE key = 'folded'", (part.zxid,))
+
+    def _fold_later(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._folding = loop.call_later(_PAUSE, self._fold_step)
+
+    def _fold_step(self) -> None:
+        self._folding = None
+        with contextlib.suppress(StoreFailed):  # the log goes on; the next commit tries again
+            if self.fold():
+                self._fold_later()
+
+    def _meta(self, key: str) -> object:
+        row = self._db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+        return row[0]
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._db.execute("COMMIT")
+        except BaseException:
+            with contextlib.suppress(sqlite3.Error):
+                self._db.execute("ROLLBACK")
+            raise
+
+    @contextlib.contextmanager
+    def _failures(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.Error, WireError, OSError) as error:
+            raise StoreFailed(str(self._path), str(error)) from error
