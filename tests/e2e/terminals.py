@@ -1,0 +1,142 @@
+"""Programs as somebody starts them in terminals, and a server of ours for them.
+
+Rule of this file: everything started here is ended by its pid when its `with` ends, whatever
+the test did; the kernel ends it when the test program itself is killed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from tests.waiting import wait_until
+
+__all__ = ["Terminal", "Terminals", "our_server"]
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Terminal:
+    """One program in its own process group; what it printed is read from files."""
+
+    def __init__(self, process: subprocess.Popen[bytes], name: str, folder: Path) -> None:
+        self.process = process
+        self.name = name
+        self._folder = folder
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def code(self) -> int | None:
+        """Its exit code, negative for a signal; None while it runs."""
+        return self.process.poll()
+
+    def lines(self) -> list[str]:
+        """The whole lines on its stdout so far."""
+        return _whole_lines(self._folder / f"{self.name}.out")
+
+    def complaints(self) -> list[str]:
+        """Those on its stderr."""
+        return _whole_lines(self._folder / f"{self.name}.err")
+
+    def wait_for(self, text: str, timeout: float = 10.0, *, after: int = 0) -> int:
+        """Wait for a line with `text` on stdout, behind the first `after`; returns its number."""
+        return wait_until(
+            lambda: next((i for i, line in enumerate(self.lines(), 1) if i > after and text in line), 0),
+            timeout,
+            f"{self.name} to print {text!r}; it printed {self.lines()} {self.complaints()}",
+        )
+
+    def wait_for_complaint(self, text: str, timeout: float = 10.0) -> None:
+        wait_until(
+            lambda: any(text in line for line in self.complaints()),
+            timeout,
+            f"{self.name} to say {text!r} on stderr",
+        )
+
+    def send(self, signum: int) -> None:
+        self.process.send_signal(signum)
+
+    def ends(self, timeout: float = 10.0) -> int:
+        """Wait until it has ended; returns its exit code."""
+        return self.process.wait(timeout)
+
+    def end(self, signum: int = signal.SIGINT, timeout: float = 10.0) -> int:
+        """Signal it, as Ctrl-C does, and wait until it has ended."""
+        self.send(signum)
+        return self.ends(timeout)
+
+
+class Terminals:
+    """`with Terminals(tmp_path) as terminals`, then `terminals.start("first", [...])`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._all: list[Terminal] = []
+
+    def __enter__(self) -> Terminals:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for terminal in self._all:
+            if terminal.code is None:
+                with suppress(ProcessLookupError):
+                    os.killpg(terminal.pid, signal.SIGKILL)
+                terminal.process.wait(10)
+
+    def start(
+        self, name: str, command: Sequence[str | Path], *, env: Mapping[str, str] | None = None
+    ) -> Terminal:
+        """Start `command`; `env` is added to our environment."""
+        with (
+            (self._folder / f"{name}.out").open("wb") as out,
+            (self._folder / f"{name}.err").open("wb") as err,
+        ):
+            process = subprocess.Popen(
+                [str(word) for word in command],
+                cwd=self._folder,
+                env={**os.environ, **(env or {})},
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,
+                preexec_fn=_die_with_parent,
+            )
+        terminal = Terminal(process, name, self._folder)
+        self._all.append(terminal)
+        return terminal
+
+    def python(self, name: str, *arguments: str | Path, **options: object) -> Terminal:
+        """Start this Python with `arguments`."""
+        return self.start(name, [sys.executable, *arguments], **options)  # type: ignore[arg-type]
+
+
+@contextmanager
+def our_server(folder: Path, *, tick: float = 0.1, port: int = 0) -> Iterator[str]:
+    """An Incumbent server in `folder`; yields its HOST:PORT."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with Terminals(folder) as terminals:
+        server = terminals.python(
+            "server",
+            *("-m", "incumbent.server", "--data", folder / "data"),
+            *("--listen", f"127.0.0.1:{port}", "--tick", str(tick)),
+        )
+        server.wait_for("listening on")
+        yield server.lines()[0].removeprefix("listening on ")
+
+
+def _whole_lines(path: Path) -> list[str]:
+    text = path.read_text(errors="replace")
+    return text[: text.rfind("\n") + 1].splitlines()
+
+
+def _die_with_parent() -> None:
+    _libc.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
