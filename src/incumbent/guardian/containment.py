@@ -1,0 +1,289 @@
+"""A seat's processes as the guardian sees them: started, signalled, killed, proven empty.
+
+Both containments have a first process (first.py), a fork of the guardian that starts the
+program and stays its parent. *sealed*: it is the init of a PID namespace; when it ends, for
+whatever reason, the kernel kills everything in the namespace before its pidfd becomes
+readable: that is the proof. *swept*: it is a subreaper, so that nothing of its tree can be
+adopted away while it lives; it kills its descendants until two looks in succession find
+nobody, says so, and ends: word and end together are the proof. If it is killed itself, its
+orphans fall to the guardian, which is a subreaper too and sweeps them.
+
+Rule of this file: `TreeEmpty` is made here and only from such a proof.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import math
+import mmap
+import os
+import select
+import socket
+import struct
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from incumbent.guardian import kernel
+from incumbent.guardian.actions import (
+    Event,
+    MainExited,
+    SeatStarted,
+    SpawnFailed,
+    SpawnSeat,
+    TreeEmpty,
+)
+from incumbent.guardian.first import Job, be_first
+from incumbent.guardian.messages import Start
+
+__all__ = ["CONTAINMENTS", "Tree", "probe"]
+
+CONTAINMENTS = ("sealed", "swept")
+_PROBE_TIME = 5.0
+_CREDENTIALS = struct.Struct("iII")
+_NEVER = 2**63 - 1
+
+_PERMANENT = {
+    errno.ENOENT,
+    errno.EACCES,
+    errno.ENOEXEC,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.ELOOP,
+    errno.ENAMETOOLONG,
+    errno.E2BIG,
+    errno.EINVAL,
+    errno.EPERM,
+    errno.ENOSPC,  # no more namespaces of this kind permitted
+    errno.ENOSYS,
+}
+
+
+class Page:
+    """A deadline in memory shared with one first process; only the guardian writes it.
+
+    One aligned 64-bit number (nanoseconds of CLOCK_BOOTTIME), so that no reader sees half.
+    """
+
+    def __init__(self) -> None:
+        self._memory = mmap.mmap(-1, mmap.PAGESIZE)
+        self._deadline = ctypes.c_int64.from_buffer(self._memory)
+        self._deadline.value = _NEVER
+
+    def read(self) -> float:
+        ns = self._deadline.value
+        return math.inf if ns == _NEVER else ns / 1e9
+
+    def write(self, at: float) -> None:
+        self._deadline.value = _NEVER if at == math.inf else max(int(at * 1e9), 0)
+
+    def keep_from_later_forks(self) -> None:
+        self._memory.madvise(mmap.MADV_DONTFORK)
+
+
+class Tree:
+    """One tree. Poll `channel` and `pidfd`; when readable call `on_channel`, `on_death`."""
+
+    def __init__(self, action: SpawnSeat, secrets: Sequence[bytes], output: int | None) -> None:
+        """Start it; `output` is the write end for stdout and stderr (None: ours).
+
+        Raises OSError if nothing could be started at all.
+        """
+        self.start = action.start
+        self.seat, self.epoch = action.start.seat, action.start.epoch
+        self.is_sealed = action.start.containment == "sealed"
+        self.page = Page()
+        self.page.write(action.hard_at)
+        self.main = 0
+        self.is_reaped = False
+        self._is_up = False
+        self._is_killed = False
+        self._is_swept = False
+        self._failure = ""
+        self._is_permanent = False
+        self._clean_looks = 0
+        self.channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.channel.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        self.channel.setblocking(False)
+        go_read, go_write = os.pipe()
+        job = Job(
+            start=action.start,
+            soft_at=action.soft_at,
+            deadline=self.page.read,
+            channel=theirs,
+            go=go_read,
+            output=output,
+            secrets=tuple(secrets),
+            is_sealed=self.is_sealed,
+            user=(os.geteuid(), os.getegid()),
+        )
+        try:
+            self.pid = _fork(job, close_in_child=go_write)
+        except OSError:
+            self.channel.close()
+            os.close(go_write)
+            raise
+        finally:
+            theirs.close()
+            os.close(go_read)
+        self.pidfd = os.pidfd_open(self.pid)
+        self.start_time = kernel.start_time(self.pid)
+        self.page.keep_from_later_forks()
+        with suppress(BrokenPipeError):  # dead already: its pidfd says so
+            os.write(go_write, b"g")
+        os.close(go_write)
+
+    # what comes back
+
+    def on_channel(self) -> list[Event]:
+        """Everything that its first process has to say."""
+        events: list[Event] = []
+        while True:
+            try:
+                data, extra, _, _ = self.channel.recvmsg(4096, socket.CMSG_SPACE(64))
+            except (BlockingIOError, ConnectionResetError):
+                return events
+            if not data:
+                return events
+            word, _, rest = data.decode(errors="replace").partition(" ")
+            if word == "main":
+                self.main = _sender(extra)
+            elif word == "up":
+                self._is_up = True
+                started = SeatStarted(self.seat, self.epoch, self.pid, self.start_time, self.main)
+                events.append(started)
+            elif word == "failed":
+                code, _, self._failure = rest.partition(" ")
+                self._is_permanent = int(code) in _PERMANENT
+            elif word == "ended":
+                status, signo, left = (int(each) for each in rest.split())
+                ended = (None, signo, left) if signo else (status, None, left)
+                events.append(MainExited(self.seat, self.epoch, *ended))
+            elif word == "empty":
+                self._is_swept = True
+
+    def on_death(self) -> list[Event]:
+        """The pidfd is readable: the first process is dead."""
+        events = self.on_channel()
+        if not self.is_sealed and not self._is_swept:
+            # It was killed: what it left is ours now, and `kill` sweeps it.
+            return [*events, MainExited(self.seat, self.epoch, None, None, 0)]
+        return [*events, self._proof()]
+
+    def _proof(self) -> Event:
+        if self._is_up or self._is_killed:
+            return TreeEmpty(self.seat, self.epoch)
+        why = self._failure or "it ended before the program was executed"
+        self.reap()
+        return SpawnFailed(self.seat, self.epoch, why, self._is_permanent)
+
+    @property
+    def failure(self) -> str:
+        """Why nothing was executed, once `on_death` was called; "" otherwise."""
+        return self._failure
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether the first process has ended (not: whether the tree is empty)."""
+        return self.is_reaped or bool(select.select([self.pidfd], [], [], 0)[0])
+
+    # what is done to it
+
+    def signal(self, signo: int) -> None:
+        """To the main process, by its parent: no pid can be mistaken for another."""
+        self._order(f"signal {signo}")
+
+    def kill(self, unknown_children: Callable[[], list[int]]) -> list[Event]:
+        """SIGKILL everything. For a swept tree whose first process is dead, sweep its orphans,
+        which are among our unknown children; the proof comes back when there are none twice."""
+        self._is_killed = True
+        if self.is_sealed:
+            kernel.kill(self.pidfd)
+            return []
+        if not self.is_dead:
+            self._order("kill")
+            kernel.sweep([self.pid])
+            return []
+        if self._clean_looks >= 2:
+            return []
+        found = kernel.sweep(unknown_children(), with_roots=True)
+        self._clean_looks = 0 if found else self._clean_looks + 1
+        return [TreeEmpty(self.seat, self.epoch)] if self._clean_looks == 2 else []
+
+    def write_deadline(self, at: float) -> None:
+        is_earlier = at < self.page.read()
+        self.page.write(at)
+        if is_earlier:  # it sleeps until the old one
+            self._order("look")
+
+    def reap(self) -> None:
+        """Give up pid, pidfd and page of a dead first process."""
+        if self.is_reaped or not self.is_dead:
+            return
+        self.is_reaped = True
+        os.waitid(os.P_PIDFD, self.pidfd, os.WEXITED | os.WNOHANG)
+        os.close(self.pidfd)
+        self.channel.close()
+
+    def _order(self, words: str) -> None:
+        try:
+            self.channel.send(words.encode())
+        except OSError:
+            return  # dead, or frozen with a full socket: SIGKILL and the page don't need it
+
+
+def _fork(job: Job, close_in_child: int) -> int:
+    """The pid of a child that is first in its tree."""
+    if not job.is_sealed:
+        pid = os.fork()
+    else:
+        flags = kernel.CLONE_NEWPID | (kernel.CLONE_NEWUSER if job.needs_user_namespace else 0)
+        pid = kernel.clone(flags)
+    if pid == 0:
+        os.close(close_in_child)
+        be_first(job)
+    return pid
+
+
+def _sender(extra: list[tuple[int, int, bytes]]) -> int:
+    """The sender's pid as we see it: the kernel translates it between namespaces."""
+    for level, kind, data in extra:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS):
+            return int(_CREDENTIALS.unpack(data[: _CREDENTIALS.size])[0])
+    return 0
+
+
+def probe() -> dict[str, str]:
+    """Which containments work on this machine, for this user: each with "" or why not.
+
+    Tries each one for real, up to the point where a program would be executed.
+    """
+    return {containment: _try(containment) for containment in CONTAINMENTS}
+
+
+def _try(containment: str) -> str:
+    start = Start(
+        generation=0,
+        seat="probe",
+        epoch=1,
+        soft=0.0,
+        hard=0.0,
+        argv=("/",),  # a directory: never executed
+        env={},
+        cwd="/",
+        containment=containment,
+    )
+    try:
+        tree = Tree(SpawnSeat(start, math.inf, math.inf), (), None)
+    except OSError as error:
+        return error.strerror or str(error)
+    died = select.select([tree.pidfd], [], [], _PROBE_TIME)[0]
+    if not died:
+        kernel.kill(tree.pidfd)
+        select.select([tree.pidfd], [], [])
+    tree.on_death()
+    tree.reap()
+    if not died:
+        return f"its first process did not end within {_PROBE_TIME:g} s"
+    prefix, _, why = tree.failure.partition(": ")
+    return why if prefix == containment else ""

@@ -1,0 +1,237 @@
+"""The first process of a seat's tree: starts the program, stays its parent, ends with it.
+
+A fork of the guardian, never executed anew. In order: PDEATHSIG; a go byte (end of file: the
+guardian is dead already); secrets wiped; namespaces; descriptors closed; the program forked.
+Then it waits for the first of: main ended, an order, the guardian gone, the deadline. The
+deadline is read anew from the shared page at every wake, by a timer of CLOCK_BOOTTIME, so it
+holds when guardian and agent are frozen or when the machine was suspended.
+
+On the channel, to the guardian: `main` (sent by main itself, before exec: the kernel adds its
+pid), `up`, `failed <errno> <why>`, `ended <code> <signal> <left>`, `empty` (swept only).
+From the guardian: `signal <number>` (to main), `look` (at the page), `kill`.
+
+Rule of this file: whatever goes wrong, the way out is `_end`, which leaves nobody alive.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NoReturn
+
+from incumbent.guardian import kernel
+from incumbent.guardian.messages import Start
+
+__all__ = ["Job", "be_first"]
+
+_GUARDIAN_DIED = signal.SIGUSR2  # to a swept first process, which has to sweep then
+_SWEEP_PAUSE = 0.005  # seconds between two looks at a swept tree
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What a first process is told. `deadline` reads the page; `user`: the guardian's."""
+
+    start: Start
+    soft_at: float
+    deadline: Callable[[], float]
+    channel: socket.socket
+    go: int
+    output: int | None
+    secrets: tuple[bytes, ...]
+    is_sealed: bool
+    user: tuple[int, int]
+
+    @property
+    def needs_user_namespace(self) -> bool:
+        return self.is_sealed and self.user[0] != 0
+
+
+def be_first(job: Job) -> NoReturn:
+    """In the fresh child: live as the first process. Never returns, never raises."""
+    first = _First(job)
+    try:
+        first.prepare()
+        first.start_main()
+        first.watch()
+    except BaseException as error:
+        code = error.errno if isinstance(error, OSError) else 0
+        why = error.strerror if isinstance(error, OSError) else repr(error)
+        first.say(f"failed {code or 0} {job.start.containment}: {why}")
+    finally:
+        first.end()
+
+
+class _First:
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.main = 0
+        self.wake_read = self.exec_read = -1
+
+    def prepare(self) -> None:
+        job = self.job
+        kernel.reset_signals()
+        kernel.die_with_parent(signal.SIGKILL if job.is_sealed else _GUARDIAN_DIED)
+        if not os.read(job.go, 1):
+            os._exit(0)
+        os.setsid()
+        kernel.wipe(job.secrets)
+        if job.needs_user_namespace:
+            kernel.map_user(*job.user)
+        if job.is_sealed:
+            kernel.mount_own_proc()
+        else:
+            kernel.become_subreaper()
+        outputs = {1, 2} if job.output is None else {job.output}
+        kernel.close_all_but({2, job.channel.fileno(), *outputs})
+        self.wake_read, wake_write = os.pipe()
+        os.set_blocking(self.wake_read, False)
+        os.set_blocking(wake_write, False)
+        signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+        for signo in (signal.SIGCHLD, _GUARDIAN_DIED):
+            signal.signal(signo, _only_wake)
+        for signo in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
+            signal.signal(signo, signal.SIG_IGN)
+
+    def start_main(self) -> None:
+        self.exec_read, exec_write = os.pipe()
+        self.main = os.fork()
+        if self.main == 0:
+            _be_main(self.job, exec_write)
+        os.close(exec_write)
+        if self.job.output is not None:
+            os.close(self.job.output)
+
+    def watch(self) -> None:
+        """Until it is time to end."""
+        timer = kernel.BoottimeTimer()
+        poll = select.poll()
+        for fd in (self.wake_read, self.exec_read, timer.fd, self.job.channel.fileno()):
+            poll.register(fd, select.POLLIN)
+        while True:
+            deadline = self.job.deadline()
+            if _boottime() >= deadline:
+                return
+            timer.set(deadline)
+            ready = {fd for fd, _ in poll.poll()}
+            if timer.fd in ready:
+                timer.clear()
+            if self.exec_read in ready:
+                poll.unregister(self.exec_read)
+                if not self.report_exec():
+                    return
+            if self.job.channel.fileno() in ready and not self.obey():
+                return
+            if self.wake_read in ready and not self.reap():
+                return
+
+    def report_exec(self) -> bool:
+        """Say whether the program was executed."""
+        failure = os.read(self.exec_read, 4096).decode(errors="replace")
+        os.close(self.exec_read)
+        self.exec_read = -1
+        self.say(f"failed {failure}" if failure else "up")
+        return not failure
+
+    def obey(self) -> bool:
+        """Carry out one order; False: end."""
+        order = self.job.channel.recv(64).split()
+        match order:
+            case [b"signal", number]:
+                os.kill(self.main, int(number))  # our child, not reaped yet
+            case [b"look"]:
+                pass
+            case _:
+                return False  # kill, or the guardian is gone
+        return True
+
+    def reap(self) -> bool:
+        """Collect the dead; False: main is among them, or the guardian died."""
+        if _GUARDIAN_DIED in os.read(self.wake_read, 4096):
+            return False
+        while True:
+            try:
+                found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            except ChildProcessError:
+                return True
+            if found is None:
+                return True
+            if found.si_pid == self.main:
+                if self.exec_read >= 0 and not self.report_exec():
+                    return False
+                self.report_end(found.si_code == os.CLD_EXITED, found.si_status)
+                return False
+            os.waitid(os.P_PID, found.si_pid, os.WEXITED)
+
+    def report_end(self, exited: bool, status: int) -> None:
+        left = sum(not each.is_dead for each in kernel.descendants([os.getpid()]))
+        self.say(f"ended {status} 0 {left}" if exited else f"ended 0 {status} {left}")
+
+    def say(self, words: str) -> None:
+        try:
+            self.job.channel.send(words.encode(errors="replace")[:4000])
+        except OSError:
+            return
+
+    def end(self) -> NoReturn:
+        """Nobody of the tree outlives this: sealed, by the kernel; swept, by looking twice."""
+        if not self.job.is_sealed:
+            looks = 0
+            while looks < 2:
+                _collect()
+                looks = 0 if kernel.sweep([os.getpid()]) else looks + 1
+                time.sleep(_SWEEP_PAUSE)
+            self.say("empty")
+        os._exit(0)
+
+
+def _be_main(job: Job, exec_write: int) -> NoReturn:
+    """In the program's own process: everything up to exec."""
+    try:
+        if not job.is_sealed:
+            kernel.die_with_parent(signal.SIGKILL)
+        os.setsid()
+        job.channel.send(b"main")
+        null = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(null, 0)
+        if job.output is not None:
+            os.dup2(job.output, 1)
+            os.dup2(job.output, 2)
+        kernel.reset_signals()
+        os.chdir(job.start.cwd)
+        if _boottime() >= min(job.soft_at, job.deadline()):
+            raise OSError(0, "its soft deadline has passed")
+        os.execvpe(job.start.argv[0], job.start.argv, job.start.env)
+    except BaseException as error:
+        os.write(exec_write, _why(error, job.start).encode(errors="replace")[:4000])
+    finally:
+        os._exit(127)
+
+
+def _why(error: BaseException, start: Start) -> str:
+    if isinstance(error, OSError):
+        named = f": {error.filename}" if error.filename else ""
+        return f"{error.errno} {start.argv[0]}: {error.strerror}{named}"
+    return f"22 {start.argv[0]}: {error}"
+
+
+def _only_wake(signo: int, frame: object) -> None:
+    """The wakeup descriptor has its number."""
+
+
+def _boottime() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def _collect() -> None:
+    """Reap whatever is dead."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return
