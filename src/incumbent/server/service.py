@@ -66,6 +66,7 @@ from incumbent.wire import (
     SetWatches,
     Sync,
     WatchEvent,
+    Xid,
     decode_request,
     frame,
 )
@@ -278,7 +279,7 @@ class Service:
             case Sync(path):
                 self._answer(peer, xid, request, path)
             case Ping():
-                self._answer(peer, xid, request, None)
+                self._answer(peer, Xid.PING, request, None)
             case SetWatches():
                 self._set_watches(peer, request)
                 self._answer(peer, xid, request, None)
@@ -309,6 +310,8 @@ class Service:
     def _multi(self, peer: Peer, xid: int, request: Multi) -> None:
         for op in request.ops:
             self._path(op.path)
+            if getattr(op, "flags", 0) in transactions.TTL_FLAGS:  # unreadable, says Apache
+                raise Refused(op.path, Err.MARSHALLING)
         self._check_writable()
         try:
             steps = transactions.decide_multi(self.tree, peer.session_id, request)

@@ -24,6 +24,7 @@ from incumbent.errors import (
     NoNode,
     NotEmpty,
     Refused,
+    Unimplemented,
 )
 from incumbent.server.tree import Change, CreateNode, DeleteNode, EndSession, SetNode, Tree
 from incumbent.wire import (
@@ -44,7 +45,10 @@ from incumbent.wire import (
 )
 from incumbent.wire.protocol import CONTAINER_OWNER, MAX_SEQUENCE
 
-__all__ = ["MultiRefused", "Step", "decide", "decide_multi", "end_session", "reapable"]
+__all__ = ["TTL_FLAGS", "MultiRefused", "Step", "decide", "decide_multi", "end_session", "reapable"]
+
+TTL_FLAGS = (5, 6)
+"""Create flags of znodes with a time to live, which this server does not know."""
 
 _INDELIBLE = frozenset({"/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config"})
 _READ_ONLY = "/zookeeper/config"
@@ -134,6 +138,8 @@ class _Decision:
 
     def _create(self, request: Create | Create2 | CreateContainer) -> Step:
         path, flags = request.path, request.flags
+        if flags in TTL_FLAGS:
+            raise Unimplemented(path)
         if not CreateFlag.PERSISTENT <= flags <= CreateFlag.CONTAINER:
             raise BadArguments(path)
         above = _parent(path)

@@ -192,7 +192,7 @@ class Tree:
             node.version,
             _as_int32(node.creations * 2 - children),
             -1 if path == _CONFIG else 0,  # Apache sets that znode's ACL once, from version -1
-            node.owner,
+            max(node.owner, 0),  # a container shows no owner
             len(node.data) if node.data is not None else 0,
             children,
             node.pzxid,
