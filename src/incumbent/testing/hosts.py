@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from incumbent.testing.kernel import Stack
@@ -60,6 +60,8 @@ class Process:
         self.frozen = False
         self.looked_at = False
         self.failure: BaseException | None = None
+        self.at_end: list[Callable[[], None]] = []  # called by the kernel, just after its death
+        self.on_child: Callable[[Any], None] | None = None  # what the kernel tells of its children
         self._world = host.world
         self._result: Any = None
         self._ended = host.world.loop.create_future()
@@ -67,6 +69,13 @@ class Process:
 
     def __repr__(self) -> str:
         return f"<Process {self.domain.name} pid {self.pid} {'alive' if self.alive else 'ended'}>"
+
+    @property
+    def exit_code(self) -> int:
+        """As a parent would see it: the main coroutine's int, 1 for a failure, -9 when killed."""
+        if isinstance(self.failure, ProcessKilled):
+            return -9
+        return 1 if self.failure else self._result if isinstance(self._result, int) else 0
 
     @property
     def alive(self) -> bool:
@@ -133,6 +142,8 @@ class Process:
         self.host.forget(self)
         if not self._ended.done():
             self._ended.set_result(None)
+        for callback in self.at_end:
+            self._world.network.at(self._world.now, callback)
 
     def close(self) -> None:
         """At the world's end: let the coroutines of the dead go, in order, to no effect."""
@@ -159,6 +170,7 @@ class Host:
         self.asleep = False
         self._asleep_since = 0.0
         self._parked: list[Any] = []
+        self.at_crash: list[Callable[[], None]] = []
         self._pids = 100
         self.boot_id = ""
         self._boot()
@@ -181,14 +193,22 @@ class Host:
     def run(self, coroutine: Coroutine[Any, Any, Any], name: str = "") -> Process:
         """Start a process whose main coroutine this is."""
         assert self.up, f"{self.name} is down"
-        self._pids += 1
-        process = Process(self, name or f"p{self._pids}", self._pids)
+        pid = self.next_pid()
+        process = Process(self, name or f"p{pid}", pid)
         self.processes.append(process)
         self.world.processes.append(process)
         if self.asleep:
             self.world.loop.freeze(process.domain)
         process._start(coroutine)
         return process
+
+    def next_pid(self) -> int:
+        self._pids += 1
+        return self._pids
+
+    def peek_pid(self) -> int:
+        """The pid that the next process will have."""
+        return self._pids + 1
 
     async def call(self, coroutine: Coroutine[Any, Any, T], name: str = "") -> T:
         """Run a process to its end and hand over its result or its exception."""
@@ -211,6 +231,8 @@ class Host:
         self.stack.crash(rst=rst)
         for process in list(self.processes):
             process._bury(ProcessKilled(f"{self.name} crashed"))
+        for callback in self.at_crash:
+            callback()
 
     def restart(self) -> None:
         """Up again, with nothing running, another boot id, and boottime counted from new."""
