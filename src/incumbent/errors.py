@@ -86,6 +86,8 @@ class Refused(IncumbentError):
     """
 
     code: int = 0
+    index: int | None = None
+    """Which operation of a multi it was."""
     says = "refused"
 
     def __init__(self, path: str = "", code: int | None = None) -> None:

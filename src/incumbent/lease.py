@@ -3,7 +3,10 @@
 Rule of this file: every bound errs towards "over already". An acknowledged request is not yet
 a renewed session: on an ensemble a follower reports its clients to the leader only in its
 answer to the leader's ping, every tick/2 (measured on Apache 3.8: S = 20 s, an ephemeral gone
-15.54 s after the sending of an acknowledged beat). So a beat counts from the one before it.
+15.54 s after the sending of an acknowledged beat). So an acknowledged beat proves a renewal
+only as of an *earlier* request: one whose answer had come `report_lag` before the beat was sent.
+That request had reached the follower by then, the follower has since reported it, and the
+beat, which went through the leader behind that report, shows that the report arrived.
 
 All times are seconds of CLOCK_BOOTTIME, handed in; nothing here reads a clock.
 """
@@ -11,6 +14,7 @@ All times are seconds of CLOCK_BOOTTIME, handed in; nothing here reads a clock.
 from __future__ import annotations
 
 import math
+from collections import deque
 from dataclasses import dataclass
 
 from incumbent.errors import NumbersDontFit
@@ -23,13 +27,14 @@ class Lease:
 
     The driver's contract:
     1. `attached(sent_at)` when a ConnectRequest sent at that time was granted;
-    2. `acknowledged(sent_at)` for each acknowledged beat, in the order of sending;
-    3. `granted(timeout)` at each attach: the smallest one ever counts;
-    4. `late(seconds)` when a timer woke up later than asked;
-    5. `end()` when the session is over, by anyone's word. It stays over.
+    2. `touched(sent_at, now)` for each answered request of any kind, in the order of sending;
+    3. `acknowledged(sent_at, now)` instead, for a beat: proof that a quorum has the session;
+    4. `granted(timeout)` at each attach: the smallest one ever counts;
+    5. `late(seconds)` when a timer woke up later than asked;
+    6. `end()` when the session is over, by anyone's word. It stays over.
     """
 
-    __slots__ = ("_attach_at", "_base", "_previous_at", "ended", "lateness", "tick", "timeout")
+    __slots__ = ("_attach_at", "_base", "_touches", "ended", "lateness", "tick", "timeout")
 
     def __init__(self, timeout: float, tick: float | None) -> None:
         """`timeout` as granted, seconds; `tick` of the ensemble, 0 for a standalone server
@@ -41,7 +46,7 @@ class Lease:
         self.ended = False
         self._base = -math.inf
         self._attach_at: float | None = None
-        self._previous_at: float | None = None
+        self._touches: deque[tuple[float, float]] = deque()  # (sent, answered) on this connection
 
     @property
     def margin(self) -> float:
@@ -57,35 +62,49 @@ class Lease:
         self.timeout = min(self.timeout, timeout)
 
     def attached(self, sent_at: float) -> None:
+        """A new connection: what another follower has heard proves nothing here."""
         self._attach_at = sent_at
-        self._previous_at = None
+        self._touches.clear()
 
-    def acknowledged(self, sent_at: float) -> None:
-        if self.tick == 0:
-            proven = sent_at
-        else:
-            lag = self.report_lag
-            previous = self._previous_at if self._previous_at is not None else -math.inf
-            proven = min(previous, sent_at - lag)
+    def touched(self, sent_at: float, now: float) -> None:
+        """An answer came at `now`. Forgetting one is harmless, so only a few are kept."""
+        lag, touches = self.report_lag, self._touches
+        if not touches or sent_at - touches[-1][0] >= lag / 8:
+            touches.append((sent_at, now))
+        while (
+            len(touches) > 1 and touches[1][1] <= now - lag
+        ):  # every later beat finds [1] or newer
+            touches.popleft()
+
+    def acknowledged(self, sent_at: float, now: float) -> None:
         if self._attach_at is not None:
-            proven = max(proven, self._attach_at)
-        self._base = max(self._base, proven)
-        self._previous_at = sent_at
+            self._base = max(self._base, self._attach_at)
+        if self.tick == 0:
+            self._base = max(self._base, sent_at)
+            return
+        while self._touches and self._touches[0][1] <= sent_at - self.report_lag:
+            self._base = max(self._base, self._touches.popleft()[0])
+        self.touched(sent_at, now)
 
     @property
     def report_lag(self) -> float:
         """How long a follower may keep a touch to itself: tick/2 and some slack."""
-        if self.tick == 0:
-            return 0.0
-        tick = self.timeout / 2 if self.tick is None else self.tick
-        return tick / 2 + max(0.05, tick / 20)
+        return _report_lag(self.timeout / 2 if self.tick is None else self.tick)
 
     def late(self, seconds: float) -> None:
-        """A slow decay: one late wake-up counts for some hundred beats."""
-        self.lateness = max(seconds, self.lateness * 0.99)
+        """A slow decay: one late wake-up counts for some hundred beats.
+
+        At most S/20 at once: a machine that stood still for seconds will not do so again each
+        time, and its lease, with that much taken off, would not allow anything for minutes.
+        """
+        self.lateness = max(min(seconds, self.timeout / 20), self.lateness * 0.99)
 
     def end(self) -> None:
         self.ended = True
+
+
+def _report_lag(tick: float) -> float:
+    return tick / 2 + max(0.05, tick / 20) if tick else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,12 +151,17 @@ class Numbers:
     @property
     def needed(self) -> float:
         """What a reconnect after a silent loss takes at most."""
-        return self.beat + self.silence + self.reconnect + max(self.beat, self.tick / 2)
+        return self.beat + self.silence + self.reconnect + self.staleness
+
+    @property
+    def staleness(self) -> float:
+        """How much older than the last beat a proven renewal may be: whole beats (see `Lease`)."""
+        return self.beat * max(1, math.ceil(_report_lag(self.tick) / self.beat))
 
     @property
     def tolerated_outage(self) -> float:
         """An outage up to this long stops nothing."""
-        return self.room - self.beat - max(self.beat, self.tick / 2)
+        return self.room - self.beat - self.staleness
 
     @property
     def soft(self) -> float:
@@ -152,7 +176,7 @@ class Numbers:
     def __str__(self) -> str:
         return (
             f"beat {self.beat:g} + silence {self.silence:g} + reconnect {self.reconnect:g} + "
-            f"max(beat, tick/2) {max(self.beat, self.tick / 2):g} = {self.needed:g} s; "
+            f"staleness {self.staleness:g} = {self.needed:g} s; "
             f"session {self.session:g} - margin {self.margin:g} - kill {self.kill_time:g} - "
             f"stop_grace {self.stop_grace:g} = {self.room:g} s"
         )

@@ -1,0 +1,165 @@
+"""The heartbeat of a session: a quorum's word every S/10 while anyone relies on it.
+
+A beat is multi[check(path)] on an ephemeral of ours: one small write however much depends on
+the session. A ping keeps an idle session alive and proves nothing: a follower that is cut off
+from its leader answers it (DESIGN 4.4).
+
+Rule of this file: only a beat that was carried out counts. One that was refused, since its
+znode is gone, renews no lease; the next beat uses another open path if there is one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from incumbent.client.calls import Call
+from incumbent.clock import Clock
+from incumbent.lease import Lease, Numbers
+from incumbent.wire import Check, Multi, OpError, Ping, Request, Xid
+
+__all__ = ["Beats", "Pulse"]
+
+
+class Pulse(Protocol):
+    """The session as its heartbeat sees it."""
+
+    @property
+    def lease(self) -> Lease: ...
+
+    @property
+    def numbers(self) -> Numbers: ...
+
+    def wake(self) -> bool:
+        """Look at the clock. Is the session connected?"""
+
+    def send_own(
+        self, request: Request, then: Callable[[Call, object], None], xid: Xid | None
+    ) -> None:
+        """Send at once on the present connection; `then` gets the answer, if any comes."""
+
+    def relied_on(self) -> None:
+        """Whether anyone relies on the lease has changed."""
+
+    @property
+    def quiet_for(self) -> float:
+        """Seconds since anything was sent."""
+
+
+class Beats:
+    """Whose beats are open, and the timer that sends them.
+
+    `governs`: someone relies on beats and one has proven the lease, so that the session is LOST
+    at `lease.valid_until` whatever else the server answers.
+    """
+
+    def __init__(self, pulse: Pulse, clock: Clock, log: Callable[[str], None]) -> None:
+        self._pulse = pulse
+        self._clock = clock
+        self._log = log
+        self._open: dict[str, int] = {}
+        self._listeners: dict[int, Callable[[float], None]] = {}
+        self._added = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._due_at = 0.0
+        self._era = 0  # of sessions: a beat left open by an ended session is closed
+        self.governs = False
+
+    @contextmanager
+    def open(self, path: str) -> Iterator[None]:
+        """While open, the session beats. Opened again for the same path it counts."""
+        era = self._era
+        self._open[path] = self._open.get(path, 0) + 1
+        if len(self._open) == 1 and self._pulse.wake():
+            self._beat()
+        try:
+            yield
+        finally:
+            if era == self._era:
+                self._close(path)
+
+    def watch(self, listener: Callable[[float], None]) -> Callable[[], None]:
+        """Call `listener(sent_at)` at each acknowledged beat; the result takes it off again."""
+        self._added = number = self._added + 1
+        self._listeners[number] = listener
+
+        def remove() -> None:
+            self._listeners.pop(number, None)
+
+        return remove
+
+    def start(self) -> None:
+        """A connection is up."""
+        self.stop()
+        if self._open:
+            self._beat()
+        self._schedule()
+
+    def stop(self) -> None:
+        """It is down."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def end(self) -> None:
+        """The session is over, and with it whatever relied on its beats."""
+        self.stop()
+        self._open.clear()
+        self._era += 1
+        self.governs = False
+
+    def _close(self, path: str) -> None:
+        self._open[path] -= 1
+        if not self._open[path]:
+            del self._open[path]
+        if not self._open and self.governs:
+            self.governs = False
+            self._pulse.relied_on()
+
+    def _schedule(self) -> None:
+        beat = self._pulse.numbers.beat
+        self._due_at = self._clock.boottime() + beat
+        self._timer = asyncio.get_running_loop().call_later(beat, self._wake)
+
+    def _wake(self) -> None:
+        self._timer = None
+        self._pulse.lease.late(self._clock.boottime() - self._due_at)
+        if not self._pulse.wake():
+            return
+        self._schedule()
+        if self._open:
+            self._beat()
+        elif self._pulse.quiet_for >= 2 * self._pulse.numbers.beat * 0.95:
+            self._pulse.send_own(Ping(), lambda call, answer: None, Xid.PING)
+
+    def _beat(self) -> None:
+        path = next(iter(self._open))
+        self._pulse.send_own(Multi((Check(path),)), self._answered, None)
+
+    def _answered(self, call: Call, answer: object) -> None:
+        assert call.sent_at is not None and isinstance(call.request, Multi)
+        if not isinstance(answer, list) or any(isinstance(part, OpError) for part in answer):
+            self._refused(call.request.ops[0].path)
+            return
+        now = self._clock.boottime()
+        lease = self._pulse.lease
+        lease.acknowledged(call.sent_at, now)
+        if self._open and not self.governs and now < lease.valid_until:
+            self.governs = True
+            self._pulse.relied_on()
+        for number in tuple(self._listeners):
+            if number in self._listeners:
+                self._tell(self._listeners[number], call.sent_at)
+
+    def _refused(self, path: str) -> None:
+        if path in self._open:
+            self._log(f"a beat on {path} was refused: it is gone")
+            self._open[path] = self._open.pop(path)  # others first
+
+    def _tell(self, listener: Callable[[float], None], sent_at: float) -> None:
+        try:
+            listener(sent_at)
+        except Exception as error:  # a stranger's code: it must not harm the connection
+            self._log(f"a beat listener failed: {error!r}")

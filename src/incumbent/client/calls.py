@@ -1,0 +1,122 @@
+"""A request on its way, and the line in which it waits to be sent.
+
+Rule of this file: whether a request has been sent is known at every moment. In the backlog it
+has not; once taken out for a connection, it has, until that connection's end puts it back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from incumbent.client.watches import Watcher
+from incumbent.wire import (
+    Exists,
+    GetChildren,
+    GetChildren2,
+    GetData,
+    Request,
+    Sync,
+)
+
+__all__ = ["MAX_BACKLOG_BYTES", "MAX_BACKLOG_CALLS", "Backlog", "Call"]
+
+MAX_BACKLOG_CALLS = 65_536
+MAX_BACKLOG_BYTES = 32 * 1024 * 1024
+
+_HEAD = struct.Struct(">ii")
+_READS = (Exists, GetData, GetChildren, GetChildren2, Sync)
+
+
+class Call:
+    """One request and whoever waits for its answer.
+
+    `then` is for the client's own calls (beats, pings): it is called with the answer's value, or
+    the `Refused`, in the moment of the answer. `reserved`: path bytes of ephemerals that this call may make.
+    """
+
+    __slots__ = ("body", "future", "request", "reserved", "sent_at", "then", "timer", "watcher")
+
+    def __init__(
+        self,
+        request: Request,
+        body: bytes,
+        future: asyncio.Future[Any],
+        *,
+        watcher: Watcher | None = None,
+        then: Callable[[Call, object], None] | None = None,
+    ) -> None:
+        self.request = request
+        self.body = body
+        self.future = future
+        self.watcher = watcher
+        self.then = then
+        self.sent_at: float | None = None
+        self.timer: asyncio.TimerHandle | None = None
+        self.reserved = 0
+
+    def frame(self, xid: int) -> bytes:
+        """The request under this xid, with the frame's length."""
+        return _HEAD.pack(len(self.body), xid) + self.body[4:]
+
+    @property
+    def is_read(self) -> bool:
+        """It changes nothing, so it may be sent again when the answer was lost."""
+        return isinstance(self.request, _READS)
+
+    def __str__(self) -> str:
+        name = self.request.op.name.lower()
+        return f"{name} {self.request.where}" if self.request.where else name
+
+
+class Backlog:
+    """Calls that have not been sent, in order, bounded in number and bytes."""
+
+    __slots__ = ("_bytes", "_calls")
+
+    def __init__(self) -> None:
+        self._calls: dict[Call, None] = {}  # a set that keeps the order
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def has_room_for(self, call: Call) -> bool:
+        return (
+            len(self._calls) < MAX_BACKLOG_CALLS
+            and self._bytes + len(call.body) <= MAX_BACKLOG_BYTES
+        )
+
+    def append(self, call: Call) -> None:
+        self._calls[call] = None
+        self._bytes += len(call.body)
+
+    def discard(self, call: Call) -> None:
+        if call in self._calls:
+            del self._calls[call]
+            self._bytes -= len(call.body)
+
+    def put_back(self, calls: Iterable[Call]) -> None:
+        """These were sent once and go first again. The bounds don't count: they were let in."""
+        first = dict.fromkeys(calls)
+        self._bytes += sum(len(call.body) for call in first)
+        self._calls = first | self._calls
+
+    def take(self, size: int) -> list[Call]:
+        """The next calls, up to about `size` bytes; those that nobody awaits any more are left out."""
+        taken: list[Call] = []
+        for call in tuple(self._calls):
+            if size <= 0:
+                break
+            self.discard(call)
+            if not call.future.done():
+                taken.append(call)
+                size -= len(call.body)
+        return taken
+
+    def take_all(self) -> list[Call]:
+        calls = list(self._calls)
+        self._calls, self._bytes = {}, 0
+        return calls

@@ -1,0 +1,64 @@
+"""Where servers are said to be: `a:2181,b,[::1]:2182` as a list of hosts.
+
+Rule of this file: a name stays a name. It is looked up at each attempt to connect, never here.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from incumbent.errors import SpecError
+
+__all__ = ["DEFAULT_PORT", "Host", "parse_hosts"]
+
+DEFAULT_PORT = 2181
+
+
+class Host(NamedTuple):
+    """One server: a name or an address, and a port."""
+
+    name: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.name}]:{self.port}" if ":" in self.name else f"{self.name}:{self.port}"
+
+
+def parse_hosts(text: str) -> list[Host]:
+    """The hosts in `text`, in order, each once. Raises `SpecError` saying what was expected.
+
+    A chroot (`host:port/path`) is refused: write the prefix into the paths themselves.
+    """
+    if "/" in text:
+        raise _wrong(text, "a chroot (/…) is not supported; write the prefix into the paths")
+    hosts: list[Host] = []
+    for part in text.split(","):
+        host = _host(text, part.strip())
+        if host not in hosts:
+            hosts.append(host)
+    return hosts
+
+
+def _host(text: str, part: str) -> Host:
+    if part.startswith("["):
+        name, closed, rest = part[1:].partition("]")
+        if not closed or (rest and not rest.startswith(":")):
+            raise _wrong(text, f"{part!r} is no [address]:port")
+        port = rest[1:]
+    elif part.count(":") > 1:  # an IPv6 address without a port
+        name, port = part, ""
+    else:
+        name, _, port = part.partition(":")
+        if part.endswith(":"):
+            raise _wrong(text, f"{part!r} has no port after its colon")
+    if not name:
+        raise _wrong(text, "a host has no name; expected host:port, host:port, …")
+    if not port:
+        return Host(name, DEFAULT_PORT)
+    if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+        raise _wrong(text, f"{port!r} is no port; expected a number from 1 to 65535")
+    return Host(name, int(port))
+
+
+def _wrong(text: str, problem: str) -> SpecError:
+    return SpecError("hosts", 0, repr(text), problem)

@@ -1,0 +1,486 @@
+"""A session kept alive over connections that come and go, and given up in time.
+
+Rule of this file: the session is believed in only while our own clock allows it. Every entry
+from outside (bytes, a timer, a caller) looks at the clock first; once `lost_at` has passed the
+session is LOST, whatever a server says later.
+
+The life of a session is a straight line: attach somewhere, live until the connection drops,
+attach again. LOST ends that line; then comes `on_lost` (the caller's proof that nothing of it
+lives on), the old session is closed if only our own clock has ended it, so that our own old
+znodes don't stand in our way, and a new one begins. The rules are DESIGN §4.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from incumbent.client.beats import Beats
+from incumbent.client.calls import Call
+from incumbent.client.connection import Connection, ConnectionFailed, Xids
+from incumbent.client.dialer import Dialer
+from incumbent.client.hosts import Host, parse_hosts
+from incumbent.client.passport import Passport
+from incumbent.client.states import State, StateCell
+from incumbent.client.traffic import Traffic, outcome
+from incumbent.client.watches import Watches
+from incumbent.clock import SYSTEM, Clock
+from incumbent.errors import (
+    AuthFailed,
+    IncumbentError,
+    RemoteWireError,
+    SessionClosed,
+    SessionExpired,
+)
+from incumbent.lease import Lease, Numbers
+from incumbent.wire import (
+    AuthPacket,
+    CloseSession,
+    ConnectRequest,
+    ConnectResponse,
+    Err,
+    EventType,
+    ReplyHeader,
+    Request,
+    WatchEvent,
+    Xid,
+)
+from incumbent.wire.jute import Reader
+
+__all__ = ["Session"]
+
+
+@dataclass(slots=True)
+class _Identity:
+    """One session as servers know it. id 0: not made yet."""
+
+    lease: Lease
+    id: int = 0
+    password: bytes = field(default=bytes(16), repr=False)
+    last_zxid: int = 0
+
+
+class Session:
+    """The machinery under `Client`, which says what the arguments mean."""
+
+    def __init__(
+        self,
+        hosts: str,
+        *,
+        session_timeout: float = 10.0,
+        clock: Clock = SYSTEM,
+        rng: random.Random | None = None,
+        tick: float | None = None,
+        auth: Sequence[tuple[str, bytes]] = (),
+        resume: Passport | None = None,
+        request_timeout: float | None = None,
+        on_lost: Callable[[], Awaitable[None]] | None = None,
+        log: Callable[[str], None] | None = None,
+    ) -> None:
+        self._clock = clock
+        self._log = log or logging.getLogger("incumbent.client").warning
+        self._tick = tick
+        self._timeout_ms = resume.timeout_ms if resume else round(session_timeout * 1000)
+        self._auth = tuple(auth) or (resume.auth if resume else ())
+        self._on_lost = on_lost
+        rng = rng or random.SystemRandom()
+        self._dialer = Dialer(parse_hosts(hosts), clock, rng, self._log)
+        self._cell = StateCell(self._log)
+        self._watches = Watches(self._log)
+        self._beats = Beats(self, clock, self._log)
+        self._traffic = Traffic(request_timeout or self._timeout_ms / 1000, self._why_not)
+        self._xids = Xids()
+        self._connection: Connection | None = None
+        self.generation = 0
+        """+1 at each new session of this client."""
+        self._session = self._blank()  # the one that callers see
+        self._next = self._session  # the one to attach; another one once that is over
+        if resume is not None:
+            self._session.id, self._session.password = resume.session_id, resume.password
+            self._session.last_zxid = resume.last_zxid
+            self._session.lease.granted(resume.s_min_ms / 1000)
+            self.generation = resume.generation
+        self._proven_at = -math.inf  # sending time of the newest request that was answered
+        self._is_closing = False
+        self._lost_to: str = ""  # "us" or "server": whose word ended the session
+        self._task: asyncio.Task[None] | None = None
+        self._first: asyncio.Future[None] | None = None
+        self._scope: asyncio.Timeout | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+
+    # What callers see.
+
+    @property
+    def state(self) -> State:
+        """LOST as soon as our own clock says so, even before anyone was told."""
+        if self._is_live and self._clock.boottime() >= self._lost_at:
+            return State.LOST
+        return self._cell.now
+
+    @property
+    def session_id(self) -> int:
+        """0 before the first session."""
+        return self._session.id
+
+    @property
+    def lease(self) -> Lease:
+        """The present session's. A new session has a new one, and the old one stays ended."""
+        return self._session.lease
+
+    @property
+    def timeout(self) -> float:
+        """S_min in seconds: the smallest timeout ever granted to this session."""
+        return self._session.lease.timeout
+
+    @property
+    def numbers(self) -> Numbers:
+        """Beat, silence, reconnect, … for this session's timeout."""
+        return Numbers.of(self.timeout, tick=self._tick)
+
+    @property
+    def last_zxid(self) -> int:
+        """The newest transaction that this session has seen."""
+        return self._session.last_zxid
+
+    @property
+    def passport(self) -> Passport:
+        """What another process needs to go on with this session. Raises `SessionError`."""
+        if self._cell.now is State.CLOSED or self._session.id == 0:
+            raise SessionClosed(self.session_id, "there is no session to hand over")
+        if self.state is State.LOST:
+            raise SessionExpired(self.session_id, "it is over, there is nothing to hand over")
+        return Passport(
+            session_id=self._session.id,
+            password=self._session.password,
+            timeout_ms=self._timeout_ms,
+            s_min_ms=round(self.timeout * 1000),
+            last_zxid=self._session.last_zxid,
+            auth=self._auth,
+            generation=self.generation,
+        )
+
+    # The straight line.
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                self._lost_to = ""
+                try:
+                    async with asyncio.timeout(None) as self._scope:
+                        await self._live()
+                except TimeoutError:
+                    if not self._lost_to:
+                        raise  # not our scope's
+                finally:
+                    self._scope = None
+                await self._bury(self._next, self._lost_to)
+                self._next = self._blank()
+        except Exception as error:
+            self._log(f"session {self.session_id:#x} is given up: {error!r}")
+            self._end(f"it failed: {error!r}")
+            raise
+
+    async def _live(self) -> None:
+        """Attach, live, attach again. Returns, or is cancelled by its scope, when LOST."""
+        while not self._lost_to:
+            connection = await self._dialer.dial(self._attach, self._numbers_of(self._next))
+            if connection is not None:
+                await connection.gone
+
+    async def _attach(self, host: Host) -> Connection | None:
+        """One connection to this address, up; None if the server says that the session is over."""
+        identity = self._next
+        connection, response = await self._reach(host, identity, identity.last_zxid)
+        try:
+            if response.timeout_ms <= 0:
+                self._refused(identity)
+                return None
+            self._adopt(identity, response)
+            await self._authenticate(connection)
+            self._up(connection, identity)
+        except BaseException:
+            connection.drop("given up")
+            raise
+        return connection
+
+    async def _reach(
+        self, host: Host, identity: _Identity, last_zxid: int
+    ) -> tuple[Connection, ConnectResponse]:
+        hello = ConnectRequest(last_zxid, self._timeout_ms, identity.id, identity.password)
+        connection = Connection(
+            self,
+            hello,
+            clock=self._clock,
+            silence=self._numbers_of(identity).silence,
+            xids=self._xids,
+        )
+        try:
+            loop = asyncio.get_running_loop()
+            await loop.create_connection(lambda: connection, host.name, host.port)
+            return connection, await connection.response
+        except BaseException:
+            connection.drop("given up")
+            raise
+
+    def _adopt(self, identity: _Identity, response: ConnectResponse) -> None:
+        """The session is granted. Whatever happens next, this is the one to attach again."""
+        if identity.id not in (0, response.session_id):
+            raise ConnectionFailed(f"it granted another session, {response.session_id:#x}")
+        identity.id, identity.password = response.session_id, response.password
+        identity.lease.granted(response.timeout_ms / 1000)
+
+    async def _authenticate(self, connection: Connection) -> None:
+        for scheme, credential in self._auth:
+            value = await self._ask(connection, AuthPacket(0, scheme, credential), Xid.AUTH)
+            if isinstance(value, Exception):
+                error = AuthFailed(self._next.id, f"a credential of scheme {scheme} was refused")
+                if self._first is not None and not self._first.done():
+                    self._first.set_exception(error)
+                raise error
+
+    async def _ask(self, connection: Connection, request: Request, xid: Xid | None = None) -> Any:
+        """A request of our own on a connection that is not up; its value, or the exception."""
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        if not connection.is_open:
+            raise ConnectionFailed("the server closed the connection")
+        connection.send([Call(request, request.encode(0), future, then=_hand_over)], xid)
+        return await future
+
+    def _up(self, connection: Connection, identity: _Identity) -> None:
+        """The session is attached here: CONNECTED, watches set again, then what waits is sent."""
+        if not connection.is_open:
+            raise ConnectionFailed("the server closed the connection")
+        self._look()
+        if self._lost_to:
+            raise ConnectionFailed("the session was over when it was granted")
+        identity.lease.attached(connection.hello_at)
+        self._proven_at = max(self._proven_at, connection.hello_at)
+        if self._cell.now is State.LOST or self.generation == 0:
+            self._session = identity
+            self._proven_at = connection.hello_at
+            self.generation += 1
+        self._connection = connection
+        for request in self._watches.requests(identity.last_zxid):
+            self.send_own(request, self._watches_set, Xid.SET_WATCHES)
+        self._arm()
+        self._cell.move(State.CONNECTED)
+        if self._connection is connection:  # a listener may have ended it
+            self._traffic.resume(connection)
+            self._beats.start()
+        if self._first is not None and not self._first.done():
+            self._first.set_result(None)
+
+    # The end of a session.
+
+    @property
+    def _is_live(self) -> bool:
+        return self._cell.now in (State.CONNECTED, State.SUSPENDED)
+
+    @property
+    def _lost_at(self) -> float:
+        """When our own clock ends the session. Whoever relies on beats is bound by the lease
+        alone; for the others it is enough that a server answered anything."""
+        lease = self.lease
+        if self._beats.governs:
+            return lease.valid_until
+        return max(lease.valid_until, self._proven_at + lease.timeout - lease.margin)
+
+    def _look(self) -> None:
+        if self._is_live and self._clock.boottime() >= self._lost_at:
+            self._lose("us", "our own clock: no proof that it lives for too long")
+
+    def _arm(self) -> None:
+        """Set the timer that looks at the clock when the session would be LOST."""
+        if self._deadline is not None:
+            self._deadline.cancel()
+        left = max(0.0, self._lost_at - self._clock.boottime())
+        loop = asyncio.get_running_loop()
+        self._deadline = loop.call_later(left, self._deadline_came)
+
+    def _deadline_came(self) -> None:
+        self._deadline = None
+        self._look()
+        if self._is_live:
+            self._arm()
+
+    def _refused(self, identity: _Identity) -> None:
+        if identity.id == 0:
+            raise ConnectionFailed("it refused to make a session")
+        if identity is self._session and self._cell.now is not State.LOST and self.generation:
+            self._lose("server", "the server's word")
+        else:  # made, but never up: nobody knew of it
+            self._next = self._blank()
+            raise ConnectionFailed("the session was over before it began")
+
+    def _lose(self, whose: str, why: str) -> None:
+        """LOST, now. Whoever is called here finds the session over already."""
+        self._lost_to = whose
+        self._log(f"session {self.session_id:#x} is lost: {why}")
+        error = SessionExpired(self.session_id, f"it is over ({why})")
+        self._finish(State.LOST, why, error)
+        if self._scope is not None:
+            self._scope.reschedule(asyncio.get_running_loop().time())
+
+    def _end(self, why: str) -> None:
+        """CLOSED, now; the session itself is not touched."""
+        if self._cell.now is State.CLOSED:
+            return
+        error = SessionClosed(self.session_id, f"the client cannot be used: {why}")
+        if self._task is not None:
+            self._task.cancel()
+        self._finish(State.CLOSED, why, error)
+        if self._first is not None and not self._first.done():
+            self._first.set_exception(error)
+            self._first.exception()
+
+    def _finish(self, state: State, why: str, error: IncumbentError) -> None:
+        self.lease.end()
+        self._beats.end()
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+        connection, self._connection = self._connection, None
+        unanswered = connection.take_unanswered() if connection is not None else []
+        tell_callers = self._traffic.end(unanswered, why, error)
+        tell_watchers = self._watches.end()
+        if connection is not None:
+            connection.drop(why)
+        self._cell.move(state)
+        tell_callers()
+        tell_watchers()
+
+    async def _bury(self, identity: _Identity, whose: str) -> None:
+        """Proof of death first; then nothing of the old session may stand in our way."""
+        if self._on_lost is not None:
+            await self._on_lost()
+        if whose == "us":
+            numbers = self._numbers_of(identity)
+            await self._dialer.dial(partial(self._close_old, identity), numbers)
+
+    async def _close_old(self, identity: _Identity, host: Host) -> None:
+        connection, response = await self._reach(host, identity, 0)  # it will read nothing
+        try:
+            if response.timeout_ms > 0:
+                await self._ask(connection, CloseSession())
+        finally:
+            connection.drop("its session is closed")
+
+    # What a connection calls.
+
+    def heard(self, connection: Connection) -> bool:
+        if connection is self._connection:
+            self._look()
+            return self._connection is connection
+        return True
+
+    def answered(
+        self, connection: Connection, call: Call, header: ReplyHeader, reader: Reader
+    ) -> None:
+        try:
+            value = outcome(call.request, header, reader)
+        except RemoteWireError as error:
+            self._traffic.settle(call, error)
+            raise
+        if connection is not self._connection:  # it is not up yet, or closes an old session
+            assert call.then is not None
+            call.then(call, value)
+            return
+        session = self._session
+        session.last_zxid = max(session.last_zxid, header.zxid)
+        if header.err != Err.SESSION_EXPIRED:
+            assert call.sent_at is not None
+            self._proven_at = max(self._proven_at, call.sent_at)
+            session.lease.touched(call.sent_at, self._clock.boottime())
+        if call.then is not None:
+            call.then(call, value)
+        if call.watcher is not None and not call.future.done():
+            self._watches.answered(call.request, value, call.watcher)
+        self._traffic.settle(call, value)
+        if self._connection is not connection:  # a listener has ended it
+            return
+        if header.err == Err.SESSION_EXPIRED:
+            self._lose("server", "the server's word")
+        elif header.err == Err.SESSION_MOVED:
+            connection.drop("the session has moved to another connection")
+
+    def fired(self, connection: Connection, event: WatchEvent) -> None:
+        if connection is self._connection:
+            if event.type is EventType.DELETED:
+                self._traffic.ephemerals.gone(event.path)
+            self._watches.fire(event)
+
+    def may_write(self, connection: Connection) -> None:
+        if connection is self._connection:
+            self._traffic.pump()
+
+    def dropped(self, connection: Connection, why: str, unanswered: Sequence[Call]) -> None:
+        if connection is not self._connection:
+            for call in unanswered:
+                if not call.future.done():
+                    call.future.set_exception(ConnectionFailed(why))
+                    call.future.exception()
+            return
+        self._connection = None
+        self._beats.stop()
+        self._traffic.suspend(unanswered, why)
+        self._look()
+        if self._is_live:
+            self._log(f"session {self.session_id:#x}: connection lost: {why}")
+            self._dialer.noted(why)
+            self._cell.move(State.SUSPENDED)
+
+    # What the heartbeat calls.
+
+    def wake(self) -> bool:
+        """Look at the clock. True if connected."""
+        self._look()
+        return self._connection is not None
+
+    def send_own(
+        self, request: Request, then: Callable[[Call, object], None], xid: Xid | None
+    ) -> None:
+        connection = self._connection
+        if connection is None or not connection.is_open:
+            return
+        if xid is None:
+            self._traffic.pump()  # in order behind what was submitted before
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        connection.send([Call(request, request.encode(0), future, then=then)], xid)
+
+    @property
+    def quiet_for(self) -> float:
+        """Seconds since anything was sent on the present connection."""
+        return self._clock.boottime() - self._connection.sent_at if self._connection else 0.0
+
+    def relied_on(self) -> None:
+        """Whether anyone relies on the lease has changed, and with it when we would be LOST."""
+        self._look()
+        if self._is_live:
+            self._arm()
+
+    def _watches_set(self, call: Call, value: object) -> None:
+        if isinstance(value, Exception):
+            self._log(f"session {self.session_id:#x}: watches were not set again: {value}")
+            if self._connection is not None:
+                self._connection.drop("watches were not set again")
+
+    def _blank(self) -> _Identity:
+        return _Identity(Lease(self._timeout_ms / 1000, self._tick))
+
+    def _numbers_of(self, identity: _Identity) -> Numbers:
+        return Numbers.of(identity.lease.timeout, tick=self._tick)
+
+    def _why_not(self) -> str:
+        report = self._dialer.report
+        return "; ".join(f"{address}: {answer}" for address, answer in report) or "no answer yet"
+
+
+def _hand_over(call: Call, value: object) -> None:
+    if not call.future.done():
+        call.future.set_result(value)

@@ -1,0 +1,169 @@
+"""Requests from their submission to their outcome.
+
+Rule of this file: each request gets exactly one outcome, within its deadline, and it is true:
+the answer; `NotSent`, if it never left; `FateUnknown`, if it left and no answer came. Reads are
+sent again on the next connection; what may change something never is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from incumbent.client.calls import Backlog, Call
+from incumbent.client.connection import Connection
+from incumbent.client.ephemerals import Ephemerals
+from incumbent.client.watches import Watcher
+from incumbent.errors import (
+    FateUnknown,
+    IncumbentError,
+    LocalWireError,
+    NotSent,
+    Refused,
+    SessionExpired,
+    TooLarge,
+    refusal,
+)
+from incumbent.wire import MAX_FRAME, Err, Multi, OpError, ReplyHeader, Request
+from incumbent.wire.jute import Reader
+
+__all__ = ["MAX_MULTI", "Traffic", "outcome"]
+
+MAX_MULTI = 256 * 1024
+"""Bytes of a multi (DESIGN 4.8)."""
+
+_WRITE = 1024 * 1024  # bytes given to the transport at once
+
+
+def outcome(request: Request, header: ReplyHeader, reader: Reader) -> Any:
+    """A reply's value, or the `Refused` that it means. Raises `RemoteWireError`."""
+    if header.err:
+        return refusal(header.err, request.where)
+    value = request.decode_answer(reader)
+    if isinstance(request, Multi):
+        codes = [part.code if isinstance(part, OpError) else 0 for part in value]
+        for wanted in (lambda code: code not in (0, Err.RUNTIME_INCONSISTENCY), bool):
+            for index, code in enumerate(codes):
+                if wanted(code):
+                    error = refusal(code, request.ops[index].path)
+                    error.index = index
+                    return error
+    return value
+
+
+class Traffic:
+    """The line of requests of one client, over all its connections and sessions."""
+
+    def __init__(self, default_timeout: float, why_not: Callable[[], str]) -> None:
+        """`why_not` tells why there is no connection, for the message of `NotSent`."""
+        self.ephemerals = Ephemerals()
+        self._default_timeout = default_timeout
+        self._why_not = why_not
+        self._backlog = Backlog()
+        self._connection: Connection | None = None
+        self._pump_handle: asyncio.Handle | None = None
+
+    def submit(
+        self, request: Request, *, timeout: float | None, watcher: Watcher | None
+    ) -> asyncio.Future[Any]:
+        """Put it in the line; what one turn of the loop submits leaves in one write."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = loop.create_future()
+        try:
+            call = Call(request, request.encode(0), future, watcher=watcher)
+            self._admit(call)
+        except (NotSent, LocalWireError) as error:
+            future.set_exception(error)
+            return future
+        self._backlog.append(call)
+        limit = self._default_timeout if timeout is None else timeout
+        call.timer = loop.call_later(limit, self._overdue, call, limit)
+        if self._connection is not None and self._pump_handle is None:
+            self._pump_handle = loop.call_soon(self.pump)
+        return future
+
+    def resume(self, connection: Connection) -> None:
+        """A connection is up: send what waits, in order."""
+        self._connection = connection
+        self.pump()
+
+    def suspend(self, unanswered: Sequence[Call], why: str) -> None:
+        """It is down, with these calls unanswered."""
+        self._connection = None
+        reads = []
+        for call in unanswered:
+            if call.is_read and call.then is None and not call.future.done():
+                call.sent_at = None
+                reads.append(call)
+            else:
+                self.settle(call, FateUnknown(str(call), f"the connection was lost ({why})"))
+        self._backlog.put_back(reads)
+
+    def end(
+        self, unanswered: Sequence[Call], why: str, error: IncumbentError
+    ) -> Callable[[], None]:
+        """The session is over. Takes every call out; the result gives them their outcome.
+
+        What was sent and changes something has an unknown fate, unless `error` is the caller's
+        own doing (`SessionClosed`).
+        """
+        self._connection = None
+        self.ephemerals = Ephemerals()
+        waiting = self._backlog.take_all()
+
+        def tell() -> None:
+            for call in unanswered:
+                is_moot = call.is_read or not isinstance(error, SessionExpired)
+                self.settle(call, error if is_moot else FateUnknown(str(call), why))
+            for call in waiting:
+                self.settle(call, error)
+
+        return tell
+
+    def settle(self, call: Call, value: Any) -> None:
+        """The call's outcome, a value or an exception. Only the first one counts."""
+        if call.timer is not None:
+            call.timer.cancel()
+            call.timer = None
+        if isinstance(value, Refused | NotSent):
+            self.ephemerals.release(call.reserved)
+        elif not isinstance(value, Exception):
+            self.ephemerals.done(call.request, value, call.reserved)
+        call.reserved = 0
+        if call.future.done():
+            return
+        if isinstance(value, Exception):
+            call.future.set_exception(value)
+        else:
+            call.future.set_result(value)
+
+    def pump(self) -> None:
+        """Send what waits, as far as the connection takes it."""
+        if self._pump_handle is not None:
+            self._pump_handle.cancel()
+            self._pump_handle = None
+        connection = self._connection
+        while connection is not None and connection.is_open and not connection.is_paused:
+            calls = self._backlog.take(_WRITE)
+            if not calls:
+                return
+            connection.send(calls)
+
+    def _admit(self, call: Call) -> None:
+        limit = MAX_MULTI if isinstance(call.request, Multi) else MAX_FRAME
+        if len(call.body) > limit:
+            raise TooLarge(str(call), len(call.body), limit)
+        if not self._backlog.has_room_for(call):
+            raise NotSent(str(call), f"{len(self._backlog)} requests wait to be sent already")
+        call.reserved = self.ephemerals.reserve(call.request)
+
+    def _overdue(self, call: Call, limit: float) -> None:
+        call.timer = None
+        self._backlog.discard(call)
+        if call.sent_at is None:
+            self.settle(
+                call, NotSent(str(call), f"no connection within {limit:g} s ({self._why_not()})")
+            )
+        elif not call.future.done():
+            call.future.set_exception(FateUnknown(str(call), f"no answer within {limit:g} s"))
