@@ -28,7 +28,7 @@ class Lease:
     The driver's contract:
     1. `attached(sent_at)` when a ConnectRequest sent at that time was granted;
     2. `touched(sent_at, now)` for each answered request of any kind, in the order of sending;
-    3. `acknowledged(sent_at, now)` instead, for a beat: proof that a quorum has the session;
+    3. `acknowledged(sent_at, now)` instead, for a write (a beat): a quorum has the session;
     4. `granted(timeout)` at each attach: the smallest one ever counts;
     5. `late(seconds)` when a timer woke up later than asked;
     6. `end()` when the session is over, by anyone's word. It stays over.

@@ -4,8 +4,9 @@ A beat is multi[check(path)] on an ephemeral of ours: one small write however mu
 the session. A ping keeps an idle session alive and proves nothing: a follower that is cut off
 from its leader answers it (DESIGN 4.4).
 
-Rule of this file: only a beat that was carried out counts. One that was refused, since its
-znode is gone, renews no lease; the next beat uses another open path if there is one.
+Rule of this file: only a beat that was carried out counts (as does any other write of ours).
+One that was refused, since its znode is gone, renews no lease; the next beat uses another open
+path if there is one.
 """
 
 from __future__ import annotations
@@ -72,6 +73,7 @@ class Beats:
         """While open, the session beats. Opened again for the same path it counts."""
         era = self._era
         self._open[path] = self._open.get(path, 0) + 1
+        self._rely()
         if len(self._open) == 1 and self._pulse.wake():
             self._beat()
         try:
@@ -143,15 +145,17 @@ class Beats:
         if not isinstance(answer, list) or any(isinstance(part, OpError) for part in answer):
             self._refused(call.request.ops[0].path)
             return
-        now = self._clock.boottime()
-        lease = self._pulse.lease
-        lease.acknowledged(call.sent_at, now)
-        if self._open and not self.governs and now < lease.valid_until:
-            self.governs = True
-            self._pulse.relied_on()
+        self._rely()
         for number in tuple(self._listeners):
             if number in self._listeners:
                 self._tell(self._listeners[number], call.sent_at)
+
+    def _rely(self) -> None:
+        """From the first proof on, whoever relies on beats is bound by the lease."""
+        if self._open and not self.governs:
+            self.governs = self._clock.boottime() < self._pulse.lease.valid_until
+            if self.governs:
+                self._pulse.relied_on()
 
     def _refused(self, path: str) -> None:
         if path in self._open:

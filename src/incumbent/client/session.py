@@ -44,16 +44,25 @@ from incumbent.wire import (
     CloseSession,
     ConnectRequest,
     ConnectResponse,
+    Create,
+    Create2,
+    CreateContainer,
+    Delete,
     Err,
     EventType,
+    Multi,
     ReplyHeader,
     Request,
+    SetData,
     WatchEvent,
     Xid,
 )
 from incumbent.wire.jute import Reader
 
 __all__ = ["Session"]
+
+_WRITES = (Create, Create2, CreateContainer, Delete, SetData, Multi)
+"""A leader asks whether it still has the session before it carries out any of these."""
 
 
 @dataclass(slots=True)
@@ -83,7 +92,7 @@ class Session:
         on_lost: Callable[[], Awaitable[None]] | None = None,
         log: Callable[[str], None] | None = None,
     ) -> None:
-        self._clock = clock
+        self.clock = clock
         self._log = log or logging.getLogger("incumbent.client").warning
         self._tick = tick
         self._timeout_ms = resume.timeout_ms if resume else round(session_timeout * 1000)
@@ -119,7 +128,7 @@ class Session:
     @property
     def state(self) -> State:
         """LOST as soon as our own clock says so, even before anyone was told."""
-        if self._is_live and self._clock.boottime() >= self._lost_at:
+        if self._is_live and self.clock.boottime() >= self._lost_at:
             return State.LOST
         return self._cell.now
 
@@ -216,7 +225,7 @@ class Session:
         connection = Connection(
             self,
             hello,
-            clock=self._clock,
+            clock=self.clock,
             silence=self._numbers_of(identity).silence,
             xids=self._xids,
         )
@@ -292,14 +301,14 @@ class Session:
         return max(lease.valid_until, self._proven_at + lease.timeout - lease.margin)
 
     def _look(self) -> None:
-        if self._is_live and self._clock.boottime() >= self._lost_at:
+        if self._is_live and self.clock.boottime() >= self._lost_at:
             self._lose("us", "our own clock: no proof that it lives for too long")
 
     def _arm(self) -> None:
         """Set the timer that looks at the clock when the session would be LOST."""
         if self._deadline is not None:
             self._deadline.cancel()
-        left = max(0.0, self._lost_at - self._clock.boottime())
+        left = max(0.0, self._lost_at - self.clock.boottime())
         loop = asyncio.get_running_loop()
         self._deadline = loop.call_later(left, self._deadline_came)
 
@@ -394,9 +403,7 @@ class Session:
         session = self._session
         session.last_zxid = max(session.last_zxid, header.zxid)
         if header.err != Err.SESSION_EXPIRED:
-            assert call.sent_at is not None
-            self._proven_at = max(self._proven_at, call.sent_at)
-            session.lease.touched(call.sent_at, self._clock.boottime())
+            self._proved(call, value)
         if call.then is not None:
             call.then(call, value)
         if call.watcher is not None and not call.future.done():
@@ -408,6 +415,16 @@ class Session:
             self._lose("server", "the server's word")
         elif header.err == Err.SESSION_MOVED:
             connection.drop("the session has moved to another connection")
+
+    def _proved(self, call: Call, value: object) -> None:
+        """An answer shows that this server knows us; that of a write, that a quorum does."""
+        assert call.sent_at is not None
+        now = self.clock.boottime()
+        self._proven_at = max(self._proven_at, call.sent_at)
+        if isinstance(call.request, _WRITES) and not isinstance(value, Exception):
+            self.lease.acknowledged(call.sent_at, now)
+        else:
+            self.lease.touched(call.sent_at, now)
 
     def fired(self, connection: Connection, event: WatchEvent) -> None:
         if connection is self._connection:
@@ -456,7 +473,7 @@ class Session:
     @property
     def quiet_for(self) -> float:
         """Seconds since anything was sent on the present connection."""
-        return self._clock.boottime() - self._connection.sent_at if self._connection else 0.0
+        return self.clock.boottime() - self._connection.sent_at if self._connection else 0.0
 
     def relied_on(self) -> None:
         """Whether anyone relies on the lease has changed, and with it when we would be LOST."""
