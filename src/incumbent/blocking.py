@@ -1,0 +1,281 @@
+"""Locks, leaderships and elections for blocking code: twins of those in `incumbent.recipes`.
+
+Nothing interrupts a block whose hold was lost: `hold.lost` is set, `on_lost=` is called in a
+thread of its own, `ensure()` raises, and leaving the block raises. The znode stays until the
+block ends or the session is gone. `on_change` and an election's work are called in the thread
+that waits.
+
+Rule of this file: a KeyboardInterrupt, wherever it strikes, leaves nothing held.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from types import TracebackType
+from typing import Generic, TypeVar
+
+from incumbent.errors import Deposed, HoldLost, IncumbentError, SessionError
+from incumbent.portal import Inbox, Portal
+from incumbent.recipes import election as elections
+from incumbent.recipes import hold as holds
+from incumbent.recipes import lock as locks
+from incumbent.recipes.election import View
+from incumbent.recipes.place import Place
+from incumbent.recipes.queue import Queue
+from incumbent.wire import MultiResult
+
+__all__ = ["Election", "Guarded", "Hold", "Lost", "Standings", "Transaction", "Wait"]
+
+T = TypeVar("T")
+HoldT = TypeVar("HoldT", bound="Hold | None")
+
+
+class Lost:
+    """Set when a hold is over; `error` then says why. For any thread."""
+
+    def __init__(self, hold: holds.Hold) -> None:
+        self._hold = hold
+        self._event = threading.Event()
+
+    @property
+    def error(self) -> IncumbentError | None:
+        return self._hold.lost.error
+
+    def is_set(self) -> bool:
+        return self._event.is_set()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """True once it has happened; False after `timeout` seconds without."""
+        return self._event.wait(timeout)
+
+
+class Hold:
+    """A lock or a leadership; the twin of `incumbent.recipes.hold.Hold`, for any thread."""
+
+    def __init__(self, portal: Portal, hold: holds.Hold) -> None:
+        self._portal = portal
+        self._hold = hold
+        self.path = hold.path
+        self.name = hold.name
+        self.fencing_token = hold.fencing_token
+        self.lost = Lost(hold)
+
+    @property
+    def valid_until(self) -> float:
+        return self._hold.valid_until
+
+    @property
+    def overrun(self) -> float:
+        return self._hold.overrun
+
+    def remaining(self) -> float:
+        return self._hold.remaining()
+
+    def ensure(self) -> None:
+        if error := self._hold.why_not():
+            self._portal.post(self._hold.look)
+            raise error
+
+    def transaction(self) -> Transaction:
+        return Transaction(self._portal, self._hold.transaction())
+
+
+class Transaction:
+    """The twin of `incumbent.recipes.hold.Transaction`."""
+
+    def __init__(self, portal: Portal, transaction: holds.Transaction) -> None:
+        self._portal = portal
+        self._transaction = transaction
+        self.check = transaction.check
+        self.create = transaction.create
+        self.set = transaction.set
+        self.delete = transaction.delete
+
+    @property
+    def results(self) -> Sequence[MultiResult]:
+        return self._transaction.results
+
+    def commit(self) -> Sequence[MultiResult]:
+        return self._portal.run(self._transaction.commit)
+
+    def __enter__(self) -> Transaction:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.commit()
+
+
+class Wait:
+    """What to wait for. On the loop `got` is the hold as soon as there is one."""
+
+    def __init__(
+        self,
+        queue_: Queue,
+        member: str | bytes,
+        error: type[HoldLost],
+        timeout: float | None,
+        grace: float | None,
+        on_change: Callable[[Place], None] | None = None,
+        *,
+        tries: bool = False,
+    ) -> None:
+        self.got: holds.Hold | None = None
+        self.inbox: Inbox = queue.SimpleQueue()
+        self._queue = queue_
+        self._member = member.encode() if isinstance(member, str) else member
+        self._error = error
+        self._timeout = timeout
+        self._grace = grace
+        self._on_change = on_change
+        self._tries = tries
+
+    async def acquire(self) -> holds.Hold | None:
+        if self._tries:
+            self.got = await locks.try_acquire(
+                self._queue, self._member, error=self._error, grace=self._grace
+            )
+        else:
+            self.got = await locks.acquire(
+                self._queue,
+                self._member,
+                error=self._error,
+                timeout=self._timeout,
+                grace=self._grace,
+                on_change=self._tell if self._on_change else None,
+            )
+        return self.got
+
+    def give_up(self) -> None:
+        if self.got is not None:
+            self.got.release()
+
+    def _tell(self, place: Place) -> None:
+        on_change = self._on_change
+        assert on_change is not None
+        self.inbox.put(lambda: on_change(place))
+
+
+class Guarded(Generic[HoldT]):
+    """`with` around what a hold guards. Enter it once."""
+
+    def __init__(self, portal: Portal, wait: Wait, on_lost: Callable[[Hold], None] | None) -> None:
+        self._portal = portal
+        self._wait = wait
+        self._on_lost = on_lost
+
+    def __enter__(self) -> HoldT:
+        try:
+            got = self._portal.run(self._wait.acquire, inbox=self._wait.inbox)
+            hold = None if got is None else Hold(self._portal, got)
+            if hold is not None:
+                self._portal.post(lambda: hold._hold.lost.listen(lambda: self._lost(hold)))
+        except BaseException:
+            self._portal.post(self._wait.give_up)
+            raise
+        return hold  # type: ignore[return-value]
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        hold = self._wait.got
+        if hold is None:
+            return
+        try:
+            self._portal.run(self._end)
+        except BaseException:
+            self._portal.post(self._wait.give_up)
+            raise
+        lost = hold.lost.error
+        if lost is None or error is lost:
+            return
+        if error is None or isinstance(error, SessionError | HoldLost):
+            raise lost from error
+
+    async def _end(self) -> None:
+        assert self._wait.got is not None
+        self._wait.got.look()
+        self._wait.got.release()
+
+    def _lost(self, hold: Hold) -> None:
+        hold.lost._event.set()
+        if self._on_lost is not None:
+            threading.Thread(
+                target=self._on_lost, args=(hold,), name="incumbent-lost", daemon=True
+            ).start()
+
+
+class Election:
+    """The twin of `incumbent.recipes.election.Election`."""
+
+    def __init__(self, portal: Portal, queue_: Queue) -> None:
+        self._portal = portal
+        self._queue = queue_
+        self._election = elections.Election(queue_)
+
+    @property
+    def path(self) -> str:
+        return self._queue.path
+
+    def view(self) -> View:
+        return self._portal.run(self._election.view)
+
+    @contextlib.contextmanager
+    def observe(self) -> Iterator[Standings]:
+        yield Standings(self._portal, elections.Standings(self._election))
+
+    def lead(
+        self,
+        member: str | bytes = b"",
+        *,
+        timeout: float | None = None,
+        grace: float | None = None,
+        on_change: Callable[[Place], None] | None = None,
+        on_lost: Callable[[Hold], None] | None = None,
+    ) -> Guarded[Hold]:
+        wait = Wait(self._queue, member, Deposed, timeout, grace, on_change)
+        return Guarded(self._portal, wait, on_lost)
+
+    def run(
+        self,
+        work: Callable[[Hold], T],
+        member: str | bytes = b"",
+        *,
+        grace: float | None = None,
+        on_change: Callable[[Place], None] | None = None,
+        on_lost: Callable[[Hold], None] | None = None,
+    ) -> T:
+        while True:
+            try:
+                with self.lead(
+                    member, grace=grace, on_change=on_change, on_lost=on_lost
+                ) as leadership:
+                    return work(leadership)
+            except Deposed as deposed:
+                if deposed.path != self.path:
+                    raise
+
+
+class Standings:
+    """The twin of `incumbent.recipes.election.Standings`."""
+
+    def __init__(self, portal: Portal, standings: elections.Standings) -> None:
+        self._portal = portal
+        self._standings = standings
+
+    def __iter__(self) -> Standings:
+        return self
+
+    def __next__(self) -> View:
+        return self._portal.run(self._standings.__anext__)

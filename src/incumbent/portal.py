@@ -1,0 +1,131 @@
+"""The one thread that runs the event loop of every blocking client in the process.
+
+Rule of this file: a call that is interrupted leaves nothing running: what was begun is cancelled
+and awaited before the interruption goes on, and a result that came nevertheless is undone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import os
+import queue
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeAlias, TypeVar
+
+from incumbent.errors import SessionClosed
+
+__all__ = ["Inbox", "Portal", "portal"]
+
+T = TypeVar("T")
+
+Inbox: TypeAlias = "queue.SimpleQueue[Callable[[], None] | None]"
+"""What a waiting thread is asked to call; None ends the wait."""
+
+_GOODBYE = 1.0  # seconds that open sessions get to close in when the program ends
+
+
+class Portal:
+    """The loop's thread, and how other threads have something done there."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.at_exit: dict[Callable[[], Coroutine[Any, Any, None]], None] = {}
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="incumbent", daemon=True
+        )
+        self._thread.start()
+        atexit.register(self._goodbye)
+
+    def check(self) -> None:
+        """Raises where a blocking call could only hang."""
+        if os.getpid() != self.pid:
+            raise SessionClosed(0, "made before this process was forked; connect again here")
+        if threading.current_thread() is self._thread:
+            raise RuntimeError("a blocking call from the event loop's thread would wait for itself")
+
+    def post(self, function: Callable[[], object]) -> None:
+        """Have it called on the loop, and don't wait."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the program is ending
+            self._loop.call_soon_threadsafe(function)
+
+    def run(
+        self,
+        begin: Callable[[], Coroutine[Any, Any, T]],
+        *,
+        undo: Callable[[T], Coroutine[Any, Any, object]] | None = None,
+        inbox: Inbox | None = None,
+    ) -> T:
+        """The result of `begin()`, which runs on the loop.
+
+        `undo` is given a result that came although the wait for it was interrupted. `inbox`:
+        where `begin` puts what it wants called in this thread meanwhile.
+        """
+        self.check()
+        calls = queue.SimpleQueue() if inbox is None else inbox
+        tasks: list[asyncio.Task[T]] = []
+
+        def start() -> None:
+            task = self._loop.create_task(begin())
+            tasks.append(task)
+            task.add_done_callback(lambda _: calls.put(None))
+
+        def stop() -> None:
+            if tasks:
+                tasks[0].cancel()
+            else:  # interrupted before it was begun
+                calls.put(None)
+
+        try:
+            self.post(start)
+            while (call := calls.get()) is not None:
+                call()
+        except BaseException:
+            self.post(stop)
+            while calls.get() is not None:
+                pass
+            if undo is not None and tasks and _has_result(tasks[0]):
+                self.run(lambda: _undone(undo, tasks[0].result()))
+            raise
+        task = tasks[0]
+        if task.cancelled():
+            raise SessionClosed(0, "closed while waiting")
+        return task.result()
+
+    def _goodbye(self) -> None:
+        if os.getpid() != self.pid:
+            return
+
+        async def close_all() -> None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_GOODBYE):
+                    for close in list(self.at_exit):
+                        await close()
+
+        with contextlib.suppress(Exception):
+            self.run(close_all)
+        self.post(self._loop.stop)
+        self._thread.join(_GOODBYE)
+
+
+def _has_result(task: asyncio.Task[Any]) -> bool:
+    return not task.cancelled() and task.exception() is None
+
+
+async def _undone(undo: Callable[[T], Coroutine[Any, Any, object]], result: T) -> None:
+    await undo(result)
+
+
+_lock = threading.Lock()
+_made: list[Portal] = []
+
+
+def portal() -> Portal:
+    """The process's one portal; a forked child gets its own."""
+    with _lock:
+        if not _made or _made[-1].pid != os.getpid():
+            _made.append(Portal())
+        return _made[-1]

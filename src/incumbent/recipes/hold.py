@@ -1,0 +1,297 @@
+"""What one has while being first: a lock or a leadership, believed until its lease ends.
+
+A hold is lost, once and for good, at the first of: `grace` seconds before the session could be
+over (nothing was heard in time, whatever the server thinks); the end of the session; the
+deletion of our znode by somebody else. Then the block that it guards is cancelled, as
+`asyncio.timeout` does it, and leaving the block raises `LockLost` or `Deposed`.
+
+Rule of this file: "held" is said only after reading the clock now. Timers are hints; a hold
+that was lost is never held again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from incumbent.errors import (
+    HoldLost,
+    NoNode,
+    NumbersDontFit,
+    Refused,
+    SessionError,
+)
+from incumbent.recipes.latch import Latch
+from incumbent.wire import Check, Create2, CreateFlag, Delete, MultiOp, MultiResult, SetData
+
+if TYPE_CHECKING:
+    from incumbent.recipes.place import Place
+
+__all__ = ["Hold", "Scope", "Transaction"]
+
+_LATE = "no beat was acknowledged in time, the session may end soon"
+
+
+class Hold:
+    """A lock or a leadership.
+
+    path           the queue's path
+    name           our znode's name there
+    fencing_token  rises from holder to holder; give it to whatever can refuse an older one
+    lost           set when the hold is over: `lost.is_set()`, `await lost.wait()`, `lost.error`
+    overrun        seconds for which the block went on after `valid_until`; 0 if it did not
+    """
+
+    def __init__(self, place: Place, *, grace: float | None, error: type[HoldLost]) -> None:
+        self.path = place.directory
+        self.name = place.name
+        self.fencing_token = place.czxid
+        self.lost = Latch()
+        self.overrun = 0.0
+        self._place = place
+        self._client = place.ledger.client
+        self._error = error
+        self._grace = self._client.timeout / 10 if grace is None else grace
+        self._timer: asyncio.TimerHandle | None = None
+        self._beat: Any = None
+
+    @property
+    def valid_until(self) -> float:
+        """Seconds of CLOCK_BOOTTIME: before this nobody else can hold it; rises with each beat."""
+        return self._client.lease.valid_until
+
+    def remaining(self) -> float:
+        """Seconds from now to `valid_until`; 0 once lost or given back."""
+        left = self.valid_until - self._client.clock.boottime()
+        return max(0.0, left) if self._beat is not None and not self.lost.is_set() else 0.0
+
+    def ensure(self) -> None:
+        """Return if it is held at this instant; else raise `LockLost` or `Deposed`."""
+        if error := self.why_not():
+            if self._beat is not None:
+                self.lost.set(error)
+            raise error
+
+    def why_not(self) -> HoldLost | None:
+        """The error that `ensure` would raise. Only reads: any thread may ask."""
+        if self.lost.error is not None:
+            assert isinstance(self.lost.error, HoldLost)
+            return self.lost.error
+        if self._beat is None:
+            return self._error(self.path, "it was given back")
+        if self._soft_in() <= 0:
+            return self._error(self.path, _LATE)
+        return None
+
+    def transaction(self) -> Transaction:
+        """Writes that are done only if we hold it when they are: all of them, or none."""
+        return Transaction(self)
+
+    async def begin(self) -> None:
+        """Believe in it: at once if the lease is proven now, else after beats that prove it.
+
+        Raises `SessionExpired`, `SessionClosed`, or `NoNode` if our znode was deleted.
+        """
+        if self._beat is not None:
+            return
+        self._refuse_too_much_grace()
+        self._beat = self._client.beat(self._place.path)
+        self._beat.__enter__()
+        self._place.watch_own()
+        try:
+            await self._prove()
+        except BaseException:
+            self.end()
+            raise
+        self._place.gone.listen(self._gone)
+        self.look()
+
+    def release(self) -> None:
+        """The end, and the place is given up: the next one may have it."""
+        self.end()
+        self._place.release()
+
+    def end(self) -> None:
+        """The block is over; the place stays ours until it is released."""
+        late = self._client.clock.boottime() - self.valid_until
+        if self.lost.is_set() and late > 0 and self._beat is not None:
+            self.overrun = late if late < float("inf") else 0.0
+            self._place.ledger.log(
+                f"{self.path}: the block went on after its {self._error.noun} was over"
+                + (f", by {self.overrun:.3f} s" if self.overrun else "")
+            )
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._beat is not None:
+            beat, self._beat = self._beat, None
+            beat.__exit__(None, None, None)
+
+    async def _prove(self) -> None:
+        """Wait until the lease reaches far enough. It does already if our create proved it."""
+        beaten = asyncio.Event()
+        stop_beats = self._client.watch_beats(lambda sent_at: beaten.set())
+        stop_gone = self._place.gone.listen(beaten.set)
+        try:
+            while self._soft_in() <= 0:
+                beaten.clear()
+                self._place.raise_if_gone()
+                await beaten.wait()
+        finally:
+            stop_beats()
+            stop_gone()
+        self._place.raise_if_gone()
+
+    def _soft_in(self) -> float:
+        return self.valid_until - self._grace - self._client.clock.boottime()
+
+    def look(self) -> None:
+        """Read the clock; lose it, or look again in time."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self.lost.is_set() or self._beat is None:
+            return
+        left = self._soft_in()
+        if left <= 0:
+            self._lose(_LATE)
+        else:
+            soon = min(left, self._client.timeout / 10)
+            self._timer = asyncio.get_running_loop().call_later(soon, self.look)
+
+    def _gone(self) -> None:
+        error = self._place.gone.error
+        if isinstance(error, NoNode):
+            self._lose(f"its znode {self.name} was deleted by somebody")
+        else:
+            self._lose(str(error))
+
+    def _lose(self, why: str) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self.lost.set(self._error(self.path, why))
+
+    def _refuse_too_much_grace(self) -> None:
+        timeout, lease = self._client.timeout, self._client.lease
+        room = timeout - lease.margin - lease.report_lag - timeout / 5
+        if not 0 <= self._grace < room:
+            raise NumbersDontFit(
+                f"grace {self._grace:g} s, while a session of {timeout:g} s leaves {room:.3g} s "
+                "between two beats and its end",
+                "lower grace, or raise session_timeout",
+            )
+
+
+class Scope:
+    """`async with` around what a hold guards: cancelled when it is lost, like `asyncio.timeout`.
+
+    Leaving the block of a lost hold raises its error: instead of the cancellation made here, of
+    an error of the session, and of a normal end. A cancellation from outside stays one, and
+    any other exception of the block stays itself.
+    """
+
+    def __init__(self, hold: Hold) -> None:
+        self._hold = hold
+        self._interrupt: asyncio.Handle | None = None
+        self._is_interrupted = False
+
+    async def __aenter__(self) -> Hold:
+        task = asyncio.current_task()
+        assert task is not None, "a hold is taken inside a task"
+        await self._hold.begin()
+        self._task = task
+        self._cancelling = task.cancelling()
+        self._forget = self._hold.lost.listen(self._soon)
+        return self._hold
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._forget()
+        if self._interrupt is not None:
+            self._interrupt.cancel()
+        self._hold.look()
+        self._hold.end()
+        ours = True
+        if self._is_interrupted:
+            ours = self._task.uncancel() <= self._cancelling
+        lost = self._hold.lost.error
+        if lost is None or error is lost:
+            return
+        is_our_cancel = self._is_interrupted and ours and kind is asyncio.CancelledError
+        if error is None or is_our_cancel or isinstance(error, SessionError | HoldLost):
+            raise lost from error
+
+    def _soon(self) -> None:
+        """Not now: the block itself may be running, and `ensure` tells it by its exception."""
+        loop = asyncio.get_running_loop()
+        self._interrupt = loop.call_soon(self._cancel)
+
+    def _cancel(self) -> None:
+        self._is_interrupted = True
+        self._task.cancel()
+
+
+class Transaction:
+    """Writes under a hold: one multi, led by the check that our znode still stands.
+
+    Guards znodes only; for anything else give `fencing_token` along. `commit()` sends it; used
+    as a context manager it commits at the end of the block, unless that raised. `results` then
+    has one result per operation: the path made, the Stat, or None.
+    """
+
+    def __init__(self, hold: Hold) -> None:
+        self._hold = hold
+        self._operations: list[MultiOp] = []
+        self.results: Sequence[MultiResult] = ()
+
+    def check(self, path: str, version: int = -1) -> None:
+        self._operations.append(Check(path, version))
+
+    def create(
+        self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False
+    ) -> None:
+        flags = (CreateFlag.EPHEMERAL if ephemeral else 0) | (
+            CreateFlag.SEQUENTIAL if sequential else 0
+        )
+        self._operations.append(Create2(path, data, flags=flags))
+
+    def set(self, path: str, data: bytes, version: int = -1) -> None:
+        self._operations.append(SetData(path, data, version))
+
+    def delete(self, path: str, version: int = -1) -> None:
+        self._operations.append(Delete(path, version))
+
+    async def commit(self) -> Sequence[MultiResult]:
+        """Raises the hold's error if it is lost, the refusal of the operation that failed (then
+        nothing was done), `FateUnknown` if no answer came: read back what it would have written.
+        """
+        self._hold.ensure()
+        place = self._hold._place
+        try:
+            results = await self._hold._client.multi([place.check_own(), *self._operations])
+        except Refused as error:
+            if getattr(error, "index", None) == 0:
+                place.gone.set(NoNode(place.path))
+                self._hold.ensure()
+            raise
+        self.results = results[1:]
+        return self.results
+
+    async def __aenter__(self) -> Transaction:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            await self.commit()

@@ -1,0 +1,110 @@
+"""What one client's recipes own in the tree, and what they still owe it.
+
+A contender that gives up must not leave its znode behind: it would block everybody after it for
+as long as the session lives. So creating and deleting are duties that outlive whoever wanted
+them: a cancelled caller leaves, the duty goes on until it is done or the session is gone (then
+the server deletes the ephemerals itself).
+
+Rule of this file: a duty ends only by being done, or with its session; never because a reply
+was lost, a connection dropped or a caller was cancelled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from incumbent.client import Client
+from incumbent.errors import FateUnknown, NoNode, NotSent, Refused, SessionError
+
+__all__ = ["Ledger", "Pause"]
+
+T = TypeVar("T")
+
+
+class Pause:
+    """Waits between tries, in seconds: short at first, then at most one per second."""
+
+    __slots__ = ("_next",)
+
+    def __init__(self) -> None:
+        self._next = 0.02
+
+    async def take(self) -> None:
+        seconds, self._next = self._next, min(1.0, self._next * 2)
+        await asyncio.sleep(seconds)
+
+
+class Ledger:
+    """The duties of one client's recipes; whoever makes a client makes one of these for it.
+
+    `log` takes a line for people.
+    """
+
+    def __init__(self, client: Client, *, log: Callable[[str], None] | None = None) -> None:
+        self.client = client
+        self.log = log or logging.getLogger("incumbent").warning
+        self.standing: dict[str, object] = {}
+        """Our znodes in queues: full path → whose it is."""
+        self._duties: dict[asyncio.Task[Any], None] = {}
+        self._turns: dict[str, asyncio.Lock] = {}
+
+    def owe(self, duty: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Run a duty to its end, whatever happens to the caller."""
+        task = asyncio.get_running_loop().create_task(duty)
+        self._duties[task] = None
+        task.add_done_callback(self._paid)
+        return task
+
+    def delete(self, path: str, czxid: int, session_id: int) -> asyncio.Task[None]:
+        """Delete the ephemeral that `session_id` made at `czxid`, surely and only it."""
+        return self.owe(self._delete(path, czxid, session_id))
+
+    async def settled(self) -> None:
+        """Return when nothing is owed. For whoever hands the session to another process."""
+        while self._duties:
+            await asyncio.gather(*self._duties, return_exceptions=True)
+
+    def drop(self) -> None:
+        """Forget all duties: the session is being closed, its ephemerals go with it."""
+        for task in list(self._duties):
+            task.cancel()
+
+    @asynccontextmanager
+    async def turn(self, directory: str) -> AsyncIterator[None]:
+        """One at a time in `directory`: for creates that cannot be told apart by their names."""
+        lock = self._turns.setdefault(directory, asyncio.Lock())
+        async with lock:
+            yield
+
+    def _paid(self, task: asyncio.Task[Any]) -> None:
+        del self._duties[task]
+        if not task.cancelled():
+            task.exception()  # whoever waits has it too; nobody has to
+
+    async def _delete(self, path: str, czxid: int, session_id: int) -> None:
+        pause = Pause()
+        is_certain = True
+        try:
+            while self.client.session_id == session_id:
+                with contextlib.suppress(FateUnknown, NotSent):
+                    if not is_certain:  # in a plain dialect the name may be another's by now
+                        stat = await self.client.exists(path)
+                        if stat is None or stat.czxid != czxid:
+                            return
+                    await self.client.delete(path)
+                    return
+                is_certain = False
+                await pause.take()
+        except NoNode:
+            return
+        except SessionError:
+            return
+        except Refused as error:
+            self.log(f"{path} is left in its queue until the session ends: {error}")
+        finally:
+            self.standing.pop(path, None)

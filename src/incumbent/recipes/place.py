@@ -1,0 +1,239 @@
+"""A place in a queue of contenders: our znode, who stands before it, and the wait to be first.
+
+Only the one next in line wakes when the first one leaves, and only it (and the holder) beats.
+A handover costs no round trip if all of this is so: we sent beats while waiting and the session
+is believed now; the last listing was read after our own create and showed exactly one contender
+before us; what came is the deletion of exactly that one; the session is still the same. Nobody
+with a lower number can appear later, so the event itself is the grant. In every other case we
+ask: `multi[check own]` and a listing, in one flight.
+
+The predecessor is watched through its data (getData): such a watch goes with the znode, while an
+exists-watch on a znode that is gone already would stay at the server for good.
+
+Rule of this file: being first is concluded from a listing read after our own create, or from the
+deletion of the only contender that such a listing showed before us; from nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+
+from incumbent.client import Client, State
+from incumbent.errors import (
+    FateUnknown,
+    HoldLost,
+    IncumbentError,
+    LockLost,
+    NoNode,
+    NotSent,
+    SessionError,
+    SessionExpired,
+)
+from incumbent.recipes.dialects import Contender, Dialect
+from incumbent.recipes.hold import Hold, Scope
+from incumbent.recipes.latch import Latch
+from incumbent.recipes.ledger import Ledger, Pause
+from incumbent.wire import Check, EventType, GetChildren, Multi, Request, Stat, WatchEvent
+
+__all__ = ["Place", "flight", "join"]
+
+
+def join(directory: str, name: str) -> str:
+    """The path of a child."""
+    return f"/{name}" if directory == "/" else f"{directory}/{name}"
+
+
+async def flight(client: Client, *requests: Request) -> list[object]:
+    """Send all at once, in order; each result, or the error that came instead."""
+    sent = [client.submit(request) for request in requests]
+    results: list[object] = await asyncio.gather(*sent, return_exceptions=True)
+    return results
+
+
+class Place:
+    """Our znode in a queue. Made by `Queue.enter`; ends with `leave` or `release`.
+
+    directory   the queue's path
+    path, name  our znode, whole path and last part
+    czxid       the transaction that made it: larger for everyone who came later
+    data        what we put into it
+    listing     the queue as last read, first one first; always read after our own create
+    watching    the name of the contender that we wait for, None when we don't
+    gone        set when our znode was deleted by somebody, or its session is over
+    """
+
+    def __init__(
+        self, ledger: Ledger, directory: str, dialect: Dialect, path: str, stat: Stat, data: bytes
+    ) -> None:
+        self.directory = directory
+        self.dialect = dialect
+        self.path = path
+        self.name = path[path.rindex("/") + 1 :]
+        self.czxid = stat.czxid
+        self.session_id = stat.ephemeralOwner
+        self.data = data
+        self.listing: tuple[Contender, ...] = ()
+        self.watching: str | None = None
+        self.gone = Latch()
+        self.ledger = ledger
+        self._client = ledger.client
+        self._own_watch: asyncio.Task[None] | None = None
+        self._released: asyncio.Task[None] | None = None
+        self._forget_state = self._client.watch_state(self._on_state)
+        ledger.standing[path] = self
+
+    def ahead(self) -> tuple[str, ...]:
+        """The names before ours by the last listing, first one first."""
+        names = [contender.name for contender in self.listing]
+        return tuple(names[: names.index(self.name)]) if self.name in names else tuple(names)
+
+    def check_own(self) -> Check:
+        """To put into a multi: refuse it unless our znode is there."""
+        return Check(self.path)
+
+    async def data_of(self, name: str) -> bytes | None:
+        """The data of a contender, None if it left."""
+        try:
+            return (await self._client.get(join(self.directory, name)))[0]
+        except NoNode:
+            return None
+
+    async def first(self, on_change: Callable[[Place], None] | None = None) -> None:
+        """Return when nobody is before us.
+
+        `on_change` is called whenever we begin to wait for a contender (then `watching` is its
+        name). Waits through disconnections; bound it with `asyncio.timeout`. Raises
+        `SessionExpired` or `SessionClosed` when the session ends, `NoNode` when somebody
+        deleted our znode.
+        """
+        assert self.listing, "a place is made with a listing"
+        while ahead := self.ahead():
+            is_next = len(ahead) == 1
+            if self.watching != ahead[-1]:
+                self.watching = ahead[-1]
+                if on_change is not None:
+                    on_change(self)
+            is_deleted = await self._wait_for(ahead[-1], is_next)
+            if is_deleted and is_next and self._is_believed():
+                self.listing = tuple(c for c in self.listing if c.name != ahead[-1])
+            else:
+                await self.refresh()
+        self.watching = None
+        self.raise_if_gone()
+
+    async def refresh(self) -> None:
+        """Read the queue again, after proof that our znode stands in it. Raises as `first`."""
+        pause = Pause()
+        while True:
+            self.raise_if_gone()
+            checked, children = await flight(
+                self._client, Multi([self.check_own()]), GetChildren(self.directory)
+            )
+            if isinstance(checked, NoNode):
+                self.gone.set(NoNode(self.path))
+            elif isinstance(checked, SessionError):
+                raise checked
+            elif not isinstance(checked, BaseException) and isinstance(children, list):
+                self.listed(children)
+                return
+            elif not isinstance(_first_error(checked, children), FateUnknown | NotSent | NoNode):
+                raise _first_error(checked, children)
+            else:
+                await pause.take()
+
+    def listed(self, children: Sequence[str]) -> None:
+        """Take over a listing that was read after our create."""
+        self.dialect.admit(self.directory, self.name)
+        self.listing = self.dialect.rank(self.directory, children)
+        if all(contender.name != self.name for contender in self.listing):
+            self.gone.set(NoNode(self.path))
+
+    def hold(self, *, grace: float | None = None, error: type[HoldLost] = LockLost) -> Scope:
+        """What being first is worth: `async with place.hold() as hold`. See `Scope`."""
+        return Scope(Hold(self, grace=grace, error=error))
+
+    def watch_own(self) -> None:
+        """From now on `gone` also tells of a deletion by hand."""
+        if self._own_watch is None:
+            self._own_watch = asyncio.get_running_loop().create_task(self._watch_own())
+
+    def release(self) -> asyncio.Task[None]:
+        """Give the place up, waiting for nothing; the deletion is a duty of the session."""
+        if self._released is None:
+            self._forget_state()
+            if self._own_watch is not None:
+                self._own_watch.cancel()
+            self._released = self.ledger.delete(self.path, self.czxid, self.session_id)
+        return self._released
+
+    async def leave(self) -> None:
+        """Give the place up; returns when our znode is deleted or its session is over."""
+        await asyncio.shield(self.release())
+
+    async def _wait_for(self, name: str, is_next: bool) -> bool:
+        """Wait until something happened to `name`; True if it is certainly deleted."""
+        path = join(self.directory, name)
+        happened: asyncio.Future[WatchEvent | None] = asyncio.get_running_loop().create_future()
+
+        def wake(event: WatchEvent | None = None) -> None:
+            if not happened.done():
+                happened.set_result(event)
+
+        forget = self.gone.listen(wake)
+        with self._client.beat(self.path) if is_next else contextlib.nullcontext():
+            if is_next:
+                self.watch_own()
+            try:
+                await self._client.get(path, watcher=wake)
+                event = await happened
+            except (NoNode, FateUnknown, NotSent):
+                return False
+            finally:
+                forget()
+                self._client.unwatch(path, wake)
+        self.raise_if_gone()
+        return event is not None and event.type is EventType.DELETED
+
+    async def _watch_own(self) -> None:
+        pause = Pause()
+        changed: asyncio.Queue[WatchEvent] = asyncio.Queue()
+        wake = changed.put_nowait
+        try:
+            while not self.gone.is_set():
+                try:
+                    await self._client.get(self.path, watcher=wake)
+                except (FateUnknown, NotSent):
+                    await pause.take()
+                    continue
+                event = await changed.get()
+                if event.type is EventType.DELETED:
+                    raise NoNode(self.path)
+                if event.type is EventType.NONE:
+                    raise SessionExpired(self.session_id, "it is over")
+        except IncumbentError as error:
+            self.gone.set(error)
+        finally:
+            self._client.unwatch(self.path, wake)
+
+    def _on_state(self, state: State) -> None:
+        if state in (State.LOST, State.CLOSED):
+            self.gone.set(SessionExpired(self.session_id, f"it is {state.name.lower()}"))
+
+    def _is_believed(self) -> bool:
+        return (
+            not self.gone.is_set()
+            and self._client.session_id == self.session_id
+            and self._client.clock.boottime() < self._client.lease.valid_until
+        )
+
+    def raise_if_gone(self) -> None:
+        if self.gone.error is not None:
+            raise self.gone.error
+        if self._client.session_id != self.session_id:
+            raise SessionExpired(self.session_id, "another session took its place")
+
+
+def _first_error(*results: object) -> BaseException:
+    return next(result for result in results if isinstance(result, BaseException))
