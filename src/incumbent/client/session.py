@@ -17,14 +17,13 @@ import logging
 import math
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from incumbent.client.beats import Beats
 from incumbent.client.calls import Call
-from incumbent.client.connection import Connection, ConnectionFailed, Xids
+from incumbent.client.connection import Connection, ConnectionFailed
 from incumbent.client.dialer import Dialer
+from incumbent.client.handshake import Handshake, Identity
 from incumbent.client.hosts import Host, parse_hosts
 from incumbent.client.passport import Passport
 from incumbent.client.states import State, StateCell
@@ -40,10 +39,6 @@ from incumbent.errors import (
 )
 from incumbent.lease import Lease, Numbers
 from incumbent.wire import (
-    AuthPacket,
-    CloseSession,
-    ConnectRequest,
-    ConnectResponse,
     Create,
     Create2,
     CreateContainer,
@@ -63,16 +58,6 @@ __all__ = ["Session"]
 
 _WRITES = (Create, Create2, CreateContainer, Delete, SetData, Multi)
 """A leader asks whether it still has the session before it carries out any of these."""
-
-
-@dataclass(slots=True)
-class _Identity:
-    """One session as servers know it. id 0: not made yet."""
-
-    lease: Lease
-    id: int = 0
-    password: bytes = field(default=bytes(16), repr=False)
-    last_zxid: int = 0
 
 
 class Session:
@@ -95,16 +80,16 @@ class Session:
         self.clock = clock
         self._log = log or logging.getLogger("incumbent.client").warning
         self._tick = tick
-        self._timeout_ms = resume.timeout_ms if resume else round(session_timeout * 1000)
-        self._auth = tuple(auth) or (resume.auth if resume else ())
+        timeout_ms = resume.timeout_ms if resume else round(session_timeout * 1000)
+        auth = tuple(auth) or (resume.auth if resume else ())
+        self._handshake = Handshake(self, clock, timeout_ms, auth)
         self._on_lost = on_lost
         rng = rng or random.SystemRandom()
         self._dialer = Dialer(parse_hosts(hosts), clock, rng, self._log)
         self._cell = StateCell(self._log)
         self._watches = Watches(self._log)
         self._beats = Beats(self, clock, self._log)
-        self._traffic = Traffic(request_timeout or self._timeout_ms / 1000, self._why_not)
-        self._xids = Xids()
+        self._traffic = Traffic(request_timeout or timeout_ms / 1000, self._why_not)
         self._connection: Connection | None = None
         self.generation = 0
         """+1 at each new session of this client."""
@@ -167,10 +152,10 @@ class Session:
         return Passport(
             session_id=self._session.id,
             password=self._session.password,
-            timeout_ms=self._timeout_ms,
+            timeout_ms=self._handshake.timeout_ms,
             s_min_ms=round(self.timeout * 1000),
             last_zxid=self._session.last_zxid,
-            auth=self._auth,
+            auth=self._handshake.auth,
             generation=self.generation,
         )
 
@@ -205,12 +190,12 @@ class Session:
     async def _attach(self, host: Host) -> Connection | None:
         """One connection to this address, up; None if the server says that the session is over."""
         identity = self._next
-        connection, response = await self._reach(host, identity, identity.last_zxid)
+        connection, response = await self._handshake.reach(host, identity, identity.last_zxid)
         try:
             if response.timeout_ms <= 0:
                 self._refused(identity)
                 return None
-            self._adopt(identity, response)
+            identity.adopt(response)
             await self._authenticate(connection)
             self._up(connection, identity)
         except BaseException:
@@ -218,50 +203,15 @@ class Session:
             raise
         return connection
 
-    async def _reach(
-        self, host: Host, identity: _Identity, last_zxid: int
-    ) -> tuple[Connection, ConnectResponse]:
-        hello = ConnectRequest(last_zxid, self._timeout_ms, identity.id, identity.password)
-        connection = Connection(
-            self,
-            hello,
-            clock=self.clock,
-            silence=self._numbers_of(identity).silence,
-            xids=self._xids,
-        )
+    async def _authenticate(self, connection: Connection) -> None:
         try:
-            loop = asyncio.get_running_loop()
-            await loop.create_connection(lambda: connection, host.name, host.port)
-            return connection, await connection.response
-        except BaseException:
-            connection.drop("given up")
+            await self._handshake.authenticate(connection, self._next.id)
+        except AuthFailed as error:
+            if self._first is not None and not self._first.done():
+                self._first.set_exception(error)
             raise
 
-    def _adopt(self, identity: _Identity, response: ConnectResponse) -> None:
-        """The session is granted. Whatever happens next, this is the one to attach again."""
-        if identity.id not in (0, response.session_id):
-            raise ConnectionFailed(f"it granted another session, {response.session_id:#x}")
-        identity.id, identity.password = response.session_id, response.password
-        identity.lease.granted(response.timeout_ms / 1000)
-
-    async def _authenticate(self, connection: Connection) -> None:
-        for scheme, credential in self._auth:
-            value = await self._ask(connection, AuthPacket(0, scheme, credential), Xid.AUTH)
-            if isinstance(value, Exception):
-                error = AuthFailed(self._next.id, f"a credential of scheme {scheme} was refused")
-                if self._first is not None and not self._first.done():
-                    self._first.set_exception(error)
-                raise error
-
-    async def _ask(self, connection: Connection, request: Request, xid: Xid | None = None) -> Any:
-        """A request of our own on a connection that is not up; its value, or the exception."""
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        if not connection.is_open:
-            raise ConnectionFailed("the server closed the connection")
-        connection.send([Call(request, request.encode(0), future, then=_hand_over)], xid)
-        return await future
-
-    def _up(self, connection: Connection, identity: _Identity) -> None:
+    def _up(self, connection: Connection, identity: Identity) -> None:
         """The session is attached here: CONNECTED, watches set again, then what waits is sent."""
         if not connection.is_open:
             raise ConnectionFailed("the server closed the connection")
@@ -318,7 +268,7 @@ class Session:
         if self._is_live:
             self._arm()
 
-    def _refused(self, identity: _Identity) -> None:
+    def _refused(self, identity: Identity) -> None:
         if identity.id == 0:
             raise ConnectionFailed("it refused to make a session")
         if identity is self._session and self._cell.now is not State.LOST and self.generation:
@@ -364,21 +314,13 @@ class Session:
         tell_callers()
         tell_watchers()
 
-    async def _bury(self, identity: _Identity, whose: str) -> None:
+    async def _bury(self, identity: Identity, whose: str) -> None:
         """Proof of death first; then nothing of the old session may stand in our way."""
         if self._on_lost is not None:
             await self._on_lost()
         if whose == "us":
             numbers = self._numbers_of(identity)
-            await self._dialer.dial(partial(self._close_old, identity), numbers)
-
-    async def _close_old(self, identity: _Identity, host: Host) -> None:
-        connection, response = await self._reach(host, identity, 0)  # it will read nothing
-        try:
-            if response.timeout_ms > 0:
-                await self._ask(connection, CloseSession())
-        finally:
-            connection.drop("its session is closed")
+            await self._dialer.dial(lambda host: self._handshake.close_old(host, identity), numbers)
 
     # What a connection calls.
 
@@ -487,17 +429,12 @@ class Session:
             if self._connection is not None:
                 self._connection.drop("watches were not set again")
 
-    def _blank(self) -> _Identity:
-        return _Identity(Lease(self._timeout_ms / 1000, self._tick))
+    def _blank(self) -> Identity:
+        return Identity(Lease(self._handshake.timeout_ms / 1000, self._tick))
 
-    def _numbers_of(self, identity: _Identity) -> Numbers:
+    def _numbers_of(self, identity: Identity) -> Numbers:
         return Numbers.of(identity.lease.timeout, tick=self._tick)
 
     def _why_not(self) -> str:
         report = self._dialer.report
         return "; ".join(f"{address}: {answer}" for address, answer in report) or "no answer yet"
-
-
-def _hand_over(call: Call, value: object) -> None:
-    if not call.future.done():
-        call.future.set_result(value)
