@@ -18,7 +18,6 @@ import errno
 import math
 import mmap
 import os
-import select
 import socket
 import struct
 from collections.abc import Callable, Sequence
@@ -36,14 +35,14 @@ from incumbent.guardian.actions import (
 from incumbent.guardian.first import Job, be_first
 from incumbent.guardian.messages import Start
 
-__all__ = ["CONTAINMENTS", "Tree", "probe"]
+__all__ = ["CONTAINMENTS", "PERMANENT", "Tree", "probe"]
 
 CONTAINMENTS = ("sealed", "swept")
 _PROBE_TIME = 5.0
 _CREDENTIALS = struct.Struct("iII")
 _NEVER = 2**63 - 1
 
-_PERMANENT = {
+PERMANENT = {
     errno.ENOENT,
     errno.EACCES,
     errno.ENOEXEC,
@@ -95,6 +94,7 @@ class Tree:
         self.page = Page()
         self.page.write(action.hard_at)
         self.main = 0
+        self.is_silent = False  # its channel has ended: don't poll it
         self.is_reaped = False
         self._is_up = False
         self._is_killed = False
@@ -141,9 +141,12 @@ class Tree:
         while True:
             try:
                 data, extra, _, _ = self.channel.recvmsg(4096, socket.CMSG_SPACE(64))
-            except (BlockingIOError, ConnectionResetError):
+            except BlockingIOError:
                 return events
+            except OSError:
+                data = b""
             if not data:
+                self.is_silent = True
                 return events
             word, _, rest = data.decode(errors="replace").partition(" ")
             if word == "main":
@@ -154,7 +157,7 @@ class Tree:
                 events.append(started)
             elif word == "failed":
                 code, _, self._failure = rest.partition(" ")
-                self._is_permanent = int(code) in _PERMANENT
+                self._is_permanent = int(code) in PERMANENT
             elif word == "ended":
                 status, signo, left = (int(each) for each in rest.split())
                 ended = (None, signo, left) if signo else (status, None, left)
@@ -185,7 +188,7 @@ class Tree:
     @property
     def is_dead(self) -> bool:
         """Whether the first process has ended (not: whether the tree is empty)."""
-        return self.is_reaped or bool(select.select([self.pidfd], [], [], 0)[0])
+        return self.is_reaped or kernel.is_readable(self.pidfd)
 
     # what is done to it
 
@@ -277,10 +280,10 @@ def _try(containment: str) -> str:
         tree = Tree(SpawnSeat(start, math.inf, math.inf), (), None)
     except OSError as error:
         return error.strerror or str(error)
-    died = select.select([tree.pidfd], [], [], _PROBE_TIME)[0]
+    died = kernel.is_readable(tree.pidfd, _PROBE_TIME)
     if not died:
         kernel.kill(tree.pidfd)
-        select.select([tree.pidfd], [], [])
+        kernel.is_readable(tree.pidfd, _PROBE_TIME)
     tree.on_death()
     tree.reap()
     if not died:

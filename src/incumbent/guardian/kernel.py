@@ -13,6 +13,7 @@ from __future__ import annotations
 import ctypes
 import math
 import os
+import select
 import signal
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -24,10 +25,13 @@ __all__ = [
     "BoottimeTimer",
     "Process",
     "become_subreaper",
+    "children",
     "clone",
     "close_all_but",
     "descendants",
     "die_with_parent",
+    "is_readable",
+    "is_writable",
     "kill",
     "map_user",
     "mount_own_proc",
@@ -251,6 +255,29 @@ def processes() -> list[Process]:
             except OSError:
                 continue
     return found
+
+
+def children() -> list[int]:
+    """Pids of our own children, zombies too."""
+    me = os.getpid()
+    try:
+        return [int(each) for each in Path(f"/proc/self/task/{me}/children").read_text().split()]
+    except OSError:  # a kernel without CONFIG_PROC_CHILDREN
+        return [each.pid for each in processes() if each.parent == me]
+
+
+def is_readable(fd: int, timeout: float = 0.0) -> bool:
+    """Whether `fd` becomes readable within `timeout` seconds (a pidfd: is dead)."""
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return bool(poll.poll(timeout * 1000))
+
+
+def is_writable(fd: int) -> bool:
+    """Whether a short write to `fd` would not block."""
+    poll = select.poll()
+    poll.register(fd, select.POLLOUT)
+    return any(events & select.POLLOUT for _, events in poll.poll(0))
 
 
 def descendants(roots: Iterable[int]) -> list[Process]:

@@ -1,0 +1,377 @@
+"""The guardian's process: events from the kernel in, the table's actions out.
+
+One thread, one selector. Signal handlers do nothing; a wakeup descriptor has the number.
+Deaths are readable pidfds, time is one timer of CLOCK_BOOTTIME. Its children are the agent
+(spawned with `--link-fd N`; it outlives us, to prove our trees dead and close the session),
+the first process of each tree, log writers, and at the end the closer.
+
+Rule of this file: it decides nothing about programs; after start-up it opens no file and
+waits for nothing but the selector.
+"""
+
+from __future__ import annotations
+
+import errno
+import gc
+import math
+import os
+import selectors
+import signal
+import socket
+import stat
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from incumbent.guardian import actions as a
+from incumbent.guardian import kernel, words
+from incumbent.guardian.closer import TIME_LIMIT, spawn_closer
+from incumbent.guardian.containment import CONTAINMENTS, PERMANENT, Tree
+from incumbent.guardian.link import Link
+from incumbent.guardian.logwriter import LogPipe, relay
+from incumbent.guardian.table import Policy, Table
+
+__all__ = ["run"]
+
+_LOOK_EVERY = 1.0  # seconds between two looks at the log pipes
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+def run(
+    agent_argv: Sequence[str],
+    settings: Mapping[str, Any] | None = None,
+    *,
+    policy: Policy = Policy.KEEP,
+    beat: float = 1.0,
+    session_timeout: float = 10.0,
+    hello_timeout: float = 30.0,
+    parent: int | None = None,
+) -> int:
+    """Be the guardian until everything has ended; the exit code.
+
+    `agent_argv` is started with `--link-fd N` added, each time an agent is needed; `settings`
+    reach it in WELCOME. `beat`, `session_timeout`: seconds; S until a passport tells the real
+    one. `parent`: the pid of the process that started us; its death is a SIGTERM to us. Must
+    be called in a process with one thread, which it takes over: signals, children, its memory.
+    """
+    table = Table(
+        policy=policy,
+        beat=beat,
+        session_timeout=session_timeout,
+        guardian_pid=os.getpid(),
+        settings=settings,
+        hello_timeout=hello_timeout,
+    )
+    return _Guardian(table, list(agent_argv)).run(parent)
+
+
+class _Guardian:
+    """Keeps the driver's contract of actions.py."""
+
+    def __init__(self, table: Table, agent_argv: list[str]) -> None:
+        self.table = table
+        self.agent_argv = agent_argv
+        self.events: deque[a.Event] = deque()
+        self.selector = selectors.DefaultSelector()
+        self.timer = kernel.BoottimeTimer()
+        self.trees: dict[tuple[str, int], Tree] = {}
+        self.logs: dict[tuple[str, int], LogPipe] = {}
+        self.link: Link | None = None
+        self.agent_pid = self.agent_pidfd = -1
+        self.closer_pid = self.closer_pidfd = -1
+        self.wake = self.look_at = self.closer_by = math.inf
+        self.code: int | None = None
+        self.voice = 2
+        self.helpers: set[int] = set()  # children that end when their pipe does
+
+    def run(self, parent: int | None) -> int:
+        kernel.set_dumpable(False)
+        kernel.become_subreaper()
+        if stat.S_ISREG(os.fstat(2).st_mode):
+            relay_pid, self.voice = relay(2)
+            self.helpers.add(relay_pid)
+        wake_read, wake_write = os.pipe()
+        os.set_blocking(wake_read, False)
+        os.set_blocking(wake_write, False)
+        signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+        for signo in (*_SIGNALS, signal.SIGCHLD):
+            signal.signal(signo, _only_wake)
+        if parent is not None:
+            kernel.die_with_parent(signal.SIGTERM)
+            if os.getppid() != parent:
+                self.events.append(a.ShutdownAsked("our parent is gone"))
+        self.watch(wake_read, lambda: self.on_signals(wake_read))
+        self.watch(self.timer.fd, self.on_timer)
+        gc.freeze()
+        self.carry_out(self.table.begin(_boottime()))
+        while self.code is None:
+            self.handle_all()
+            if self.code is None:
+                for key, _ in self.selector.select():
+                    key.data()
+        return self.code
+
+    def handle_all(self) -> None:
+        while self.events and self.code is None:
+            event = self.events.popleft()
+            self.say(words.of_event(event))
+            self.carry_out(self.table.handle(event, _boottime()))
+            if isinstance(event, a.TreeEmpty | a.SpawnFailed):
+                self.forget_log(event.seat, event.epoch)
+        self.timer.set(min(self.wake, self.look_at, self.closer_by))
+
+    def carry_out(self, actions: Sequence[a.Action]) -> None:
+        for action in actions:
+            self.say(words.of_action(action))
+            a.carry_out(action, self)
+
+    # ── what the selector says
+
+    def watch(self, fd: int, callback: Callable[[], None]) -> None:
+        self.selector.register(fd, selectors.EVENT_READ, callback)
+
+    def on_signals(self, wake_read: int) -> None:
+        for number in os.read(wake_read, 4096):
+            if number == signal.SIGCHLD:
+                self.reap_strangers()
+            else:
+                self.events.append(a.ShutdownAsked(signal.Signals(number).name))
+
+    def on_timer(self) -> None:
+        """A Tick for the table, after what is readable; a look at the logs; the closer's end."""
+        self.timer.clear()
+        now = _boottime()
+        if now >= self.wake:
+            self.wake = math.inf  # the table asks again
+            self.on_link()
+            self.events.append(a.Tick())
+        if now >= self.look_at:
+            self.look_at = now + _LOOK_EVERY if self.logs else math.inf
+            for log in self.logs.values():
+                log.look()
+        if now >= self.closer_by:
+            self.closer_by = math.inf
+            kernel.kill(self.closer_pidfd)
+
+    def on_link(self) -> None:
+        if self.link is None:
+            return
+        self.events += self.link.read()
+        if self.link.is_closed:
+            self.drop_link()
+        elif self.link.has_unsent:
+            self.link.flush()
+            self.watch_link()
+
+    def watch_link(self) -> None:
+        """For reading, and for writing while something is unsent."""
+        if self.link is not None:
+            wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE * self.link.has_unsent)
+            self.selector.modify(self.link.sock, wanted, self.on_link)
+
+    def drop_link(self) -> None:
+        if self.link is not None:
+            self.selector.unregister(self.link.sock)
+            self.link.sock.close()
+            self.link = None
+
+    def on_agent_death(self) -> None:
+        generation = self.table.generation
+        self.on_link()
+        self.drop_link()
+        self.selector.unregister(self.agent_pidfd)
+        found = os.waitid(os.P_PIDFD, self.agent_pidfd, os.WEXITED | os.WNOHANG)
+        os.close(self.agent_pidfd)
+        self.agent_pid = self.agent_pidfd = -1
+        status = found.si_status if found else 0
+        code = status if found and found.si_code == os.CLD_EXITED else -status
+        self.events.append(a.AgentDied(generation, code))
+
+    def on_channel(self, tree: Tree) -> None:
+        self.events += tree.on_channel()
+        if tree.is_silent:
+            self.selector.unregister(tree.channel)
+
+    def on_tree_death(self, tree: Tree) -> None:
+        if not tree.is_silent:
+            self.on_channel(tree)
+        if not tree.is_silent:
+            self.selector.unregister(tree.channel)
+        self.selector.unregister(tree.pidfd)
+        self.events += tree.on_death()
+        if tree.is_reaped:
+            self.trees.pop((tree.seat, tree.epoch), None)
+
+    def on_writer_death(self, key: tuple[str, int], pidfd: int) -> None:
+        self.selector.unregister(pidfd)
+        log = self.logs.get(key)
+        if log is None:
+            return
+        try:
+            log.replace("the log writer was replaced, lines may be missing here")
+        except OSError as error:
+            self.say(f"{key[0]} epoch {key[1]}: no log writer: {error}")
+            self.logs.pop(key)
+        else:
+            self.watch_writer(key, log)
+
+    def on_closer_death(self) -> None:
+        self.selector.unregister(self.closer_pidfd)
+        found = os.waitid(os.P_PIDFD, self.closer_pidfd, os.WEXITED | os.WNOHANG)
+        os.close(self.closer_pidfd)
+        self.closer_pid = self.closer_pidfd = -1
+        is_closed = found is not None and found.si_status == 0
+        self.events.append(a.CloserFinished(is_closed, "" if is_closed else "the closer failed"))
+
+    # ── what the table wants (actions.ProcessTable)
+
+    def spawn_agent(self, action: a.SpawnAgent) -> None:
+        ours, theirs = socket.socketpair()
+        argv = [*self.agent_argv, "--link-fd", str(theirs.fileno())]
+        theirs.set_inheritable(True)
+        try:
+            self.agent_pid = os.posix_spawnp(
+                argv[0],
+                argv,
+                os.environ,
+                file_actions=[(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)],
+                setsid=True,  # a terminal's signals are for us only
+                setsigmask=(),
+                setsigdef=signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP},
+            )
+        except (OSError, ValueError) as error:
+            ours.close()
+            why = f"{argv[0]} cannot be started: {error}"
+            self.events.append(a.AgentDied(action.generation, None, why))
+            return
+        finally:
+            theirs.close()
+        self.agent_pidfd = os.pidfd_open(self.agent_pid)
+        self.link = Link(ours, action.generation)
+        self.watch(ours.fileno(), self.on_link)
+        self.watch(self.agent_pidfd, self.on_agent_death)
+
+    def kill_agent(self, action: a.KillAgent) -> None:
+        if self.agent_pidfd >= 0:
+            kernel.kill(self.agent_pidfd)
+
+    def send(self, action: a.Send) -> None:
+        if self.link is not None:
+            had_unsent = self.link.has_unsent
+            self.link.send(action.message)
+            if self.link.has_unsent and not had_unsent:
+                self.watch_link()
+
+    def spawn_seat(self, action: a.SpawnSeat) -> None:
+        start = action.start
+        key = (start.seat, start.epoch)
+        secrets = self.secrets()
+        log: LogPipe | None = None
+        try:
+            if start.containment not in CONTAINMENTS:
+                raise OSError(errno.EINVAL, f"unknown containment {start.containment!r}")
+            log = LogPipe(start.log, secrets) if start.log is not None else None
+            tree = Tree(action, secrets, log.write_end if log else None)
+        except OSError as error:
+            if log is not None:
+                log.close()
+            why = f"{start.containment}: {error.strerror}"
+            self.events.append(a.SpawnFailed(*key, why, error.errno in PERMANENT))
+            return
+        self.trees[key] = tree
+        self.watch(tree.channel.fileno(), lambda: self.on_channel(tree))
+        self.watch(tree.pidfd, lambda: self.on_tree_death(tree))
+        if log is not None:
+            log.close_write_end()
+            self.logs[key] = log
+            self.watch_writer(key, log)
+            self.look_at = min(self.look_at, _boottime() + _LOOK_EVERY)
+
+    def watch_writer(self, key: tuple[str, int], log: LogPipe) -> None:
+        pidfd = log.pidfd
+        self.watch(pidfd, lambda: self.on_writer_death(key, pidfd))
+
+    def forget_log(self, seat: str, epoch: int) -> None:
+        """Its tree is empty: the writer ends by itself."""
+        log = self.logs.pop((seat, epoch), None)
+        if log is not None:
+            with suppress(KeyError):
+                self.selector.unregister(log.pidfd)
+            log.close()
+            self.helpers.add(log.pid)
+
+    def signal(self, action: a.Signal) -> None:
+        tree = self.trees.get((action.seat, action.epoch))
+        if tree is not None:
+            tree.signal(action.signo)
+
+    def kill_tree(self, action: a.KillTree) -> None:
+        tree = self.trees.get((action.seat, action.epoch))
+        if tree is not None:
+            self.events += tree.kill(self.strangers)
+
+    def write_deadline(self, action: a.WriteDeadline) -> None:
+        tree = self.trees.get((action.seat, action.epoch))
+        if tree is not None:
+            tree.write_deadline(action.hard_at)
+
+    def reap(self, action: a.Reap) -> None:
+        tree = self.trees.pop((action.seat, action.epoch), None)
+        if tree is not None:
+            tree.reap()
+
+    def run_closer(self, action: a.RunCloser) -> None:
+        try:
+            self.closer_pid = spawn_closer(action.passport, action.hosts, action.breadcrumbs)
+        except OSError as error:
+            self.events.append(a.CloserFinished(False, str(error)))
+            return
+        self.closer_pidfd = os.pidfd_open(self.closer_pid)
+        self.closer_by = _boottime() + TIME_LIMIT + 1.0
+        self.watch(self.closer_pidfd, self.on_closer_death)
+
+    def exit(self, action: a.Exit) -> None:
+        self.code = action.code
+
+    def wake_at(self, action: a.WakeAt) -> None:
+        self.wake = action.when
+
+    # ── children that nobody asked for
+
+    def strangers(self) -> list[int]:
+        """Our children that we did not make: orphans of a swept tree, or, as PID 1, anyone's."""
+        ours = {self.agent_pid, self.closer_pid, *self.helpers}
+        ours.update(log.pid for log in self.logs.values())
+        ours.update(tree.pid for tree in self.trees.values())
+        return [pid for pid in kernel.children() if pid not in ours]
+
+    def reap_strangers(self) -> None:
+        for pid in (*self.strangers(), *sorted(self.helpers)):
+            with suppress(ChildProcessError):
+                if os.waitpid(pid, os.WNOHANG)[0]:
+                    self.helpers.discard(pid)
+
+    # ── small things
+
+    def secrets(self) -> list[bytes]:
+        """What a fork must not keep: the passport's hex texts."""
+        passport = self.table.passport or {}
+        auth = passport.get("auth") or []
+        texts = [passport.get("password", ""), *(each[1] for each in auth)]
+        return [str(text).encode() for text in texts]
+
+    def say(self, words_: str) -> None:
+        """One line on stderr, lost rather than waited for."""
+        if words_ and kernel.is_writable(self.voice):
+            with suppress(OSError):
+                os.write(self.voice, f"guardian: {words_}\n".encode()[:4000])
+
+
+def _only_wake(signo: int, frame: object) -> None:
+    """The wakeup descriptor has its number."""
+
+
+def _boottime() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
