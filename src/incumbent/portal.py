@@ -74,9 +74,9 @@ class Portal:
             task.add_done_callback(lambda _: calls.put(None))
 
         def stop() -> None:
-            if tasks:
+            if tasks and not tasks[0].done():
                 tasks[0].cancel()
-            else:  # interrupted before it was begun
+            else:  # not begun, or its None was taken just when the interruption came
                 calls.put(None)
 
         try:

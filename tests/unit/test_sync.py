@@ -1,0 +1,374 @@
+"""The blocking client: one thread for all, interruptions that leave nothing, the same names."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from tests.waiting import wait_until
+
+import incumbent
+from incumbent import aio, blocking, sync
+from incumbent.errors import Deposed, LockLost, LockTimeout, SessionClosed
+from incumbent.recipes import election, hold
+from incumbent.server import MemoryStore, Server
+
+
+class Background:
+    """An embedded server on a loop of its own."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.thread = threading.Thread(target=self.loop.run_forever, daemon=True)
+        self.thread.start()
+        self.server = self.run(self._start())
+        self.hosts = f"{self.server.host}:{self.server.port}"
+
+    def run(self, coroutine: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(10)
+
+    async def _start(self) -> Server:
+        server = Server(MemoryStore(), tick=0.1, rng=random.Random(1))
+        await server.start()
+        return server
+
+    def stop(self) -> None:
+        self.run(self.server.stop())
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self.thread.join()
+        self.loop.close()
+
+
+@pytest.fixture(scope="module")
+def background() -> Iterator[Background]:
+    server = Background()
+    yield server
+    server.stop()
+
+
+@contextmanager
+def session(background: Background, **more: Any) -> Iterator[sync.Zk]:
+    with incumbent.connect(
+        background.hosts, session_timeout=2.0, tick=0.0, timeout=5.0, **more
+    ) as zk:
+        yield zk
+
+
+PAIRS = [
+    (aio.Zk, sync.Zk, {"client", "queue"}),
+    (hold.Hold, blocking.Hold, {"begin", "end", "release", "look", "why_not"}),
+    (hold.Transaction, blocking.Transaction, set()),
+    (election.Election, blocking.Election, set()),
+]
+
+
+def public(kind: type) -> set[str]:
+    names = {name for name in dir(kind) if not name.startswith("_")}
+    source = inspect.getsource(kind.__init__)
+    return names | {
+        part.split("self.")[1].split(":")[0].split(" ")[0].strip()
+        for part in source.splitlines()
+        if part.strip().startswith("self.") and not part.strip().startswith("self._")
+    }
+
+
+@pytest.mark.parametrize(("ours", "twin", "only_asyncio"), PAIRS)
+def test_the_twins_have_the_same_names(ours: type, twin: type, only_asyncio: set[str]) -> None:
+    assert public(ours) - only_asyncio == public(twin)
+
+
+@pytest.mark.parametrize(("ours", "twin", "only_asyncio"), PAIRS)
+def test_the_twins_take_the_same_arguments(ours: type, twin: type, only_asyncio: set[str]) -> None:
+    for name in sorted(public(ours) - only_asyncio):
+        one, two = getattr(ours, name, None), getattr(twin, name, None)
+        if callable(one) and callable(two):
+            theirs = dict(inspect.signature(two).parameters)
+            theirs.pop("on_lost", None)  # asyncio cancels the block instead
+            assert list(inspect.signature(one).parameters) == list(theirs), name
+
+
+def test_connect_takes_the_same_arguments() -> None:
+    only_asyncio = {"clock"}
+    theirs = list(inspect.signature(incumbent.connect).parameters)
+
+    assert [p for p in inspect.signature(aio.connect).parameters if p not in only_asyncio] == theirs
+
+
+def test_verbs_and_a_lock(background: Background) -> None:
+    with session(background) as zk:
+        zk.ensure("/verbs")
+        made = zk.create("/verbs/a", b"1")
+        assert zk.get(made.path)[0] == b"1"
+        assert zk.set("/verbs/a", b"2").version == 1
+        assert zk.children("/verbs") == ["a"]
+        zk.sync("/verbs")
+        zk.delete("/verbs/a")
+        assert zk.exists("/verbs/a") is None
+
+        with zk.lock("/verbs/lock", member="me") as hold:
+            hold.ensure()
+            assert 0 < hold.remaining() <= 2
+            assert hold.fencing_token > made.stat.czxid
+            with hold.transaction() as t:
+                t.create("/verbs/b")
+            assert t.results == ["/verbs/b"]
+            assert not hold.lost.is_set()
+        with pytest.raises(LockLost, match="given back"):
+            hold.ensure()
+        wait_until(lambda: zk.children("/verbs/lock") == [])
+
+
+def test_one_thread_serves_every_client(background: Background) -> None:
+    before = threading.active_count()
+    with session(background), session(background), session(background):
+        assert threading.active_count() <= before + 1
+
+
+def test_a_second_one_waits_and_gets_it(background: Background) -> None:
+    with session(background) as one, session(background) as two:
+        got: list[int] = []
+
+        def second() -> None:
+            with two.lock("/second") as hold:
+                got.append(hold.fencing_token)
+
+        with one.lock("/second") as hold:
+            thread = threading.Thread(target=second)
+            thread.start()
+            wait_until(lambda: len(one.children("/second")) == 2)
+            assert not got
+            with pytest.raises(LockTimeout):
+                one.lock("/second", timeout=0.05).__enter__()
+            with one.try_lock("/second") as none:
+                assert none is None
+        thread.join(5)
+        assert got[0] > hold.fencing_token
+
+
+def test_a_lost_hold_tells_and_interrupts_nothing_and_leaving_raises(
+    background: Background,
+) -> None:
+    told: list[tuple[str, str]] = []
+
+    def on_lost(hold: sync.Hold) -> None:
+        told.append((hold.name, threading.current_thread().name))
+
+    with session(background) as one, session(background) as two:
+        with (
+            pytest.raises(Deposed, match="deleted by somebody"),
+            one.lead("/lost", on_lost=on_lost) as leadership,
+        ):
+            two.delete(f"/lost/{leadership.name}")
+            assert leadership.lost.wait(5)
+            with pytest.raises(Deposed):
+                leadership.ensure()
+            assert leadership.remaining() == 0
+        wait_until(lambda: told)
+        assert told == [(leadership.name, "incumbent-lost")]
+
+
+def test_an_exception_of_the_block_stays_itself(background: Background) -> None:
+    with session(background) as zk:
+        with pytest.raises(KeyError), zk.lock("/raises"):
+            raise KeyError
+        wait_until(lambda: zk.children("/raises") == [])
+
+
+def test_on_change_is_called_in_the_thread_that_waits_and_may_call_us(
+    background: Background,
+) -> None:
+    with session(background) as one, session(background) as two:
+        seen: list[tuple[int, list[str]]] = []
+        with one.lock("/change") as first:
+            thread = threading.Thread(
+                target=lambda: _stand(
+                    two,
+                    lambda place: seen.append(
+                        (threading.get_ident(), two.children("/change"), place.watching)
+                    ),
+                )
+            )
+            thread.start()
+            wait_until(lambda: seen)
+        thread.join(5)
+        assert seen[0][0] == thread.ident
+        assert seen[0][2] == first.name
+        assert len(seen[0][1]) == 2
+
+
+def _stand(zk: sync.Zk, on_change: Any) -> None:
+    with zk.lead("/change", on_change=on_change):
+        pass
+
+
+def test_an_election_is_seen_and_run(background: Background) -> None:
+    with (
+        session(background) as one,
+        session(background) as two,
+        two.election("/election").observe() as views,
+    ):
+        assert next(views).leader is None
+        assert one.election("/election").run(lambda leadership: 42, "me") == 42
+        names = []
+
+        def work(leadership: sync.Hold) -> str:
+            names.append(leadership.name)
+            if len(names) == 1:
+                two.delete(f"/election/{leadership.name}")
+                leadership.lost.wait(5)
+            return leadership.name
+
+        assert one.election("/election").run(work) == names[1]
+
+
+def test_a_call_from_the_loops_thread_raises_at_once(background: Background) -> None:
+    with session(background) as zk:
+        outcome: list[BaseException] = []
+        done = threading.Event()
+
+        def call() -> None:
+            try:
+                zk.children("/")
+            except BaseException as error:
+                outcome.append(error)
+            done.set()
+
+        zk._portal.post(call)
+
+        assert done.wait(5)
+        assert isinstance(outcome[0], RuntimeError)
+
+
+def test_every_call_after_close_raises_at_once(background: Background) -> None:
+    with session(background) as zk:
+        pass
+    calls: list[Any] = [
+        lambda: zk.children("/"),
+        lambda: zk.create("/x"),
+        lambda: zk.lock("/x").__enter__(),
+        lambda: zk.lead("/x").__enter__(),
+        lambda: zk.try_lock("/x").__enter__(),
+        lambda: zk.election("/x").view(),
+        lambda: zk.ensure("/x"),
+    ]
+    for call in calls:
+        with pytest.raises(SessionClosed):
+            call()
+    zk.close()
+
+
+def test_a_forked_child_is_told_and_may_connect_anew(background: Background) -> None:
+    with session(background) as zk:
+        reader, writer = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            answer = b"?"
+            try:
+                try:
+                    zk.children("/")
+                except SessionClosed:
+                    with session(background) as mine:
+                        answer = b"ok" if "zookeeper" in mine.children("/") else b"no"
+            finally:
+                os.write(writer, answer)
+                os._exit(0)
+        os.close(writer)
+        assert os.read(reader, 10) == b"ok"
+        os.close(reader)
+        os.waitpid(pid, 0)
+        assert zk.children("/")
+
+
+PROGRAM = """
+import sys, threading, os, signal, time
+import incumbent
+zk = incumbent.connect(sys.argv[1], session_timeout=2.0, tick=0.0)
+what = sys.argv[2]
+try:
+    if what == "waiting":
+        with zk.lock("/ki", on_lost=None) as hold:
+            print("held", flush=True)
+    elif what == "holding":
+        with zk.lock("/ki2") as hold:
+            print("held", flush=True)
+            time.sleep(30)
+    elif what == "leave":
+        print(zk.create("/left", ephemeral=True).path, flush=True)
+except KeyboardInterrupt:
+    print("interrupted", [c for c in zk.children("/ki" if what == "waiting" else "/ki2")], flush=True)
+    sys.exit(3)
+"""
+
+
+@pytest.mark.parametrize("what", ["waiting", "holding"])
+def test_ctrl_c_leaves_no_contender(background: Background, what: str) -> None:
+    path = "/ki" if what == "waiting" else "/ki2"
+    with session(background) as zk, zk.lock("/ki"):
+        process = _start(background, what)
+        try:
+            wait_until(
+                lambda: zk.exists(path) and len(zk.children(path)) == (1 + (what == "waiting"))
+            )
+            process.send_signal(signal.SIGINT)
+            out = process.communicate(timeout=10)[0]
+        finally:
+            process.kill()
+        assert process.returncode == 3, out
+        wait_until(lambda: len(zk.children(path)) == (what == "waiting"))
+
+
+def test_a_program_that_forgets_to_close_ends_and_its_session_with_it(
+    background: Background,
+) -> None:
+    process = _start(background, "leave")
+    try:
+        out = process.communicate(timeout=10)[0]
+    finally:
+        process.kill()
+    assert process.returncode == 0
+    assert "/left" in out
+    with session(background) as zk:
+        assert zk.exists("/left") is None
+
+
+def _start(background: Background, what: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, background.hosts, what], stdout=subprocess.PIPE, text=True
+    )
+
+
+def test_interrupted_at_any_moment_nothing_is_held(background: Background) -> None:
+    main = threading.main_thread().ident
+    assert main is not None
+    old = signal.signal(signal.SIGUSR1, _interrupt)
+    try:
+        with session(background) as zk, session(background) as other:
+            zk.ensure("/any")
+            for step in range(60):
+                timer = threading.Timer(
+                    step * 0.0001, lambda: signal.pthread_kill(main, signal.SIGUSR1)
+                )
+                try:
+                    timer.start()
+                    with zk.lock("/any") as hold:
+                        hold.lost.wait(5)
+                    raise AssertionError("never interrupted")
+                except KeyboardInterrupt:
+                    pass
+                wait_until(lambda: other.children("/any") == [])
+    finally:
+        signal.signal(signal.SIGUSR1, old)
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
