@@ -1,0 +1,129 @@
+"""`incumbent agent`: what a node does before it becomes a guardian.
+
+    settings ─► lock the data directory ─► end what an earlier life left ─► see the servers
+             ─► guardian (which starts the agent), for as long as it lives
+
+Rule of this file: whatever is wrong is said before anything runs, in a sentence with the next
+step; from then on this process is the guardian, so it imports little.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from incumbent.agent.home import Home, HomeInUse
+from incumbent.cli.exits import NO, USAGE, failed
+from incumbent.cli.process import die_with_parent, module
+from incumbent.cli.srvr import times
+from incumbent.errors import IncumbentError
+from incumbent.runtime_file import boot_id, start_time
+from incumbent.settings import KEYS, resolve
+
+__all__ = ["main"]
+
+_HANDED_ON = 10.0
+"""Seconds in which the processes of a dead guardian let go of its data directory."""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Be a node until told to stop; returns the exit code."""
+    options = _parser().parse_args(argv)
+    if options.parent_death:
+        die_with_parent()
+    try:
+        settings = resolve({key: getattr(options, key) for key in KEYS})
+        hosts = settings.hosts()
+        home = Home(settings.data)
+        _lock(home)
+        node_id = home.node_id(lambda: f"{random.SystemRandom().getrandbits(64):016x}")
+    except IncumbentError as error:
+        return failed(error, USAGE)
+    try:
+        home.end_leftovers(_say)
+    except IncumbentError as error:
+        return failed(error, NO)
+    if options.after_fd is not None and not os.read(options.after_fd, 1):
+        return NO  # whoever was to say when is gone
+    seen = times(hosts, settings.session_timeout, settings.tick, _say)
+
+    from incumbent.guardian.containment import probe
+    from incumbent.guardian.main import run
+    from incumbent.guardian.table import Policy
+
+    return run(
+        module("incumbent.agent"),
+        settings={
+            "node": settings.node,
+            "node_id": node_id,
+            "boot_id": boot_id(),
+            "hosts": hosts,
+            "root": settings.root,
+            "session_timeout": seen.session_timeout,
+            "tick": seen.tick,
+            "containments": [name for name, why_not in probe().items() if not why_not],
+            "stop_order": [name for name in options.stop_order.split(",") if name],
+            "data": str(settings.data),
+        },
+        policy=Policy.KEEP,
+        beat=seen.session_timeout / 10,
+        session_timeout=seen.session_timeout,
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="incumbent agent",
+        description="Make this machine a node: components run here, unless another node runs them.",
+        epilog="Each setting is looked for in: flag, INCUMBENT_… in the environment, "
+        "./incumbent.toml, a running `incumbent up`, ~/.config/incumbent/agent.toml, "
+        "/etc/incumbent/agent.toml.",
+    )
+    parser.add_argument("--zookeeper", metavar="HOST:PORT,…", help="where ZooKeeper is")
+    parser.add_argument("--node", metavar="NAME", help="this node's name (default: the hostname)")
+    parser.add_argument("--data", metavar="DIR", type=Path, help="where it keeps its data and logs")
+    parser.add_argument("--root", metavar="PATH", help="the znode of everything (/incumbent)")
+    parser.add_argument(
+        "--session-timeout",
+        metavar="SECONDS",
+        type=float,
+        help="how long this node may be out of touch (default 10 on a single server, "
+        "30 on an ensemble)",
+    )
+    parser.add_argument(
+        "--tick",
+        metavar="SECONDS",
+        type=float,
+        help="the servers' tickTime, 0 for a single server (seen from the server by default)",
+    )
+    parser.add_argument(
+        "--parent-death", action="store_true", help="stop in order when the starting process ends"
+    )
+    parser.add_argument("--stop-order", metavar="NAME,…", default="", help=argparse.SUPPRESS)
+    parser.add_argument("--after-fd", metavar="N", type=int, help=argparse.SUPPRESS)
+    return parser
+
+
+def _lock(home: Home) -> None:
+    """Lock the data directory. A dead guardian's children need a moment to let go of it."""
+    until = time.monotonic() + _HANDED_ON
+    while True:
+        try:
+            home.lock()
+            return
+        except HomeInUse as error:
+            is_dead = error.pid.isdigit() and start_time(int(error.pid)) is None
+            if not is_dead or time.monotonic() > until:
+                raise
+            time.sleep(0.01)
+
+
+def _say(text: str) -> None:
+    stamp = time.strftime("%H:%M:%S", time.localtime())
+    sys.stderr.write(f"{stamp} agent: {text}\n")
+    sys.stderr.flush()

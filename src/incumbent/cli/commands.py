@@ -1,0 +1,364 @@
+"""The commands that people read the answer of: arguments in, text out.
+
+Rule of this file: nothing but arguments, calls and printing. What a command does stands in
+`cluster`, `explain`, `orders`, `local`, `logs`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from incumbent.agent.tree import Tree
+from incumbent.cli import LASTING, dispatch, local, logs, orders, show
+from incumbent.cli.cluster import connected, read_cluster
+from incumbent.cli.exits import DONE, USAGE, No, failed, say
+from incumbent.cli.explain import node_rows, seat_rows
+from incumbent.cli.screen import print_table
+from incumbent.cli.srvr import times
+from incumbent.errors import IncumbentError, NumbersDontFit, SpecError, SpecErrors
+from incumbent.lease import Numbers
+from incumbent.settings import Settings, resolve
+from incumbent.spec import Spec, read_specs
+
+__all__ = ["app", "run_typer"]
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["--help", "-h"]},
+    help="Runs each of your programs on exactly one machine at a time.",
+    epilog="Exit codes: 0 done or yes, 1 no, 2 usage, 3 ZooKeeper unreachable, 4 timed out.",
+)
+node_app = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="The machines: list, confirm-dead."
+)
+app.add_typer(node_app, name="node")
+
+
+class Output(StrEnum):
+    """How an answer is printed."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+Hosts = Annotated[
+    str | None,
+    typer.Option("--zookeeper", metavar="HOST:PORT,…", help="Where ZooKeeper is."),
+]
+Root = Annotated[
+    str | None, typer.Option("--root", metavar="PATH", help="The znode of everything.")
+]
+Data = Annotated[
+    Path | None,
+    typer.Option("--data", metavar="DIR", help="The data directory of the agent on this machine."),
+]
+AsOutput = Annotated[Output, typer.Option("--output", "-o", help="How to print the answer.")]
+
+
+def run_typer(argv: Sequence[str]) -> int:
+    """Run one command; returns the exit code."""
+    try:
+        code = app(list(argv), prog_name="incumbent", standalone_mode=False)
+    except typer.Exit as stop:
+        return stop.exit_code
+    except typer.Abort:
+        return 130
+    except KeyboardInterrupt:
+        return 130
+    except IncumbentError as error:
+        return failed(error)
+    except BrokenPipeError:
+        sys.stdout = None  # whoever read us has gone: nothing to flush
+        return DONE
+    except Exception as error:
+        usage = getattr(error, "format_message", None)
+        if usage is None:
+            raise
+        if type(error).__name__ == "NoArgsIsHelpError":
+            print(usage())
+            return USAGE
+        text = usage().rstrip(".")
+        say(f"{text[:1].lower()}{text[1:]}; `{_command(argv)} --help` shows what there is")
+        return USAGE
+    return code if isinstance(code, int) else DONE
+
+
+def _command(argv: Sequence[str]) -> str:
+    words = []
+    for word in argv:
+        if word.startswith("-"):
+            break
+        words.append(word)
+    known = {command.name or "" for command in app.registered_commands} | {"node"}
+    return " ".join(["incumbent", *(words[:1] if words and words[0] in known else [])])
+
+
+def _run(work: Coroutine[Any, Any, int]) -> None:
+    raise typer.Exit(asyncio.run(work))
+
+
+def _settings(hosts: str | None, root: str | None, data: Path | None = None) -> Settings:
+    return resolve({"zookeeper": hosts, "root": root, "data": data})
+
+
+@app.command()
+def status(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="Only this component.")
+    ] = None,
+    zookeeper: Hosts = None,
+    root: Root = None,
+    data: Data = None,
+    output: AsOutput = Output.TABLE,
+) -> None:
+    """What runs where since when, and why.
+
+    "fence in" is how long the programs here would still be allowed to run if ZooKeeper were gone
+    from now on; only agents on this machine tell it.
+    """
+    settings = _settings(zookeeper, root, data)
+
+    async def work() -> int:
+        async with connected(settings) as client:
+            cluster = await read_cluster(client, Tree(settings.root))
+        rows = seat_rows(cluster, local.ask_all(settings.agent_folders))
+        if name is not None:
+            rows = [row for row in rows if name in (row.component, row.name)]
+            if not rows:
+                raise No(f"there is no component {name}; `incumbent status` lists all")
+        if output is Output.JSON:
+            print(show.to_json(rows))
+        elif rows:
+            now = time.time()
+            print_table(show.SEAT_HEADS, [show.seat_cells(row, now) for row in rows])
+        else:
+            say("there are no components; `incumbent apply FILE` declares some")
+        if cluster.control.paused:
+            say("the cluster is paused: nothing starts")
+        return DONE
+
+    _run(work())
+
+
+@app.command()
+def apply(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A component file.")],
+    zookeeper: Hosts = None,
+    root: Root = None,
+    output: AsOutput = Output.TABLE,
+) -> None:
+    """Declare the components of FILE; prints what changed.
+
+    Never removes: what the tree has and FILE lacks is listed, and goes on. Relative paths are not
+    allowed in FILE, since the nodes have other folders.
+    """
+    settings = resolve({"zookeeper": zookeeper, "root": root}, file=file)
+    specs = read_specs(file)
+    hosts = settings.hosts()
+
+    async def work() -> int:
+        seen = times(hosts, settings.session_timeout, settings.tick, say, patience=5.0)
+        async with connected(settings, session_timeout=seen.session_timeout) as client:
+            numbers = _fit(file, specs, client.timeout, seen.tick)
+            changes = await orders.apply(client, Tree(settings.root), specs)
+        if output is Output.JSON:
+            print(json.dumps([_change_object(each) for each in changes], indent=2))
+        else:
+            print_table(("component", "what"), [_change_cells(each) for each in changes])
+        say(
+            f"with sessions of {numbers.session:g} s an outage of ZooKeeper up to "
+            f"{numbers.tolerated_outage:.1f} s stops nothing"
+        )
+        return DONE
+
+    _run(work())
+
+
+@app.command()
+def remove(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A component.")],
+    timeout: Annotated[
+        float, typer.Option("--timeout", metavar="SECONDS", help="How long to wait for its end.")
+    ] = 60.0,
+    zookeeper: Hosts = None,
+    root: Root = None,
+) -> None:
+    """Stop a component everywhere, wait for the proof of its end, and remove it.
+
+    Its count of starts is kept: a component of that name goes on counting.
+    """
+    settings = _settings(zookeeper, root)
+
+    async def work() -> int:
+        async with connected(settings) as client:
+            await orders.remove(client, Tree(settings.root), name, timeout=timeout, say=say)
+        print(f"{name} is removed")
+        return DONE
+
+    _run(work())
+
+
+@app.command("logs")
+def logs_(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="A component, or a seat of it: web/1.")
+    ],
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on with what is added, until Ctrl-C.")
+    ] = False,
+    lines: Annotated[
+        int, typer.Option("--lines", "-n", min=0, metavar="N", help="How many of the last lines.")
+    ] = 100,
+    data: Data = None,
+) -> None:
+    """What a component wrote on this node (stdout and stderr), with the time of each line."""
+    settings = _settings(None, None, data)
+    found = local.find_logs(settings.agent_folders, name)
+    if not found:
+        looked = ", ".join(map(str, settings.agent_folders))
+        raise No(
+            f"no log of {name} on this node (looked in {looked}); "
+            "`incumbent status` shows on which node it runs, --data names another directory"
+        )
+    is_one = len(found) == 1
+
+    def line(seat: str, text: str) -> None:
+        print(text if is_one else f"{seat} | {text}", flush=follow)
+
+    try:
+        for seat, path in found.items():
+            for text in logs.last_lines(path, lines):
+                line(seat, text)
+        if follow:
+            logs.follow(found, line)
+    except PermissionError as error:
+        raise No(f"{error.filename} cannot be read: it belongs to the agent's user") from None
+
+
+@node_app.command("list")
+def node_list(zookeeper: Hosts = None, root: Root = None, output: AsOutput = Output.TABLE) -> None:
+    """The live nodes, and those that are gone but may still run something."""
+    settings = _settings(zookeeper, root)
+
+    async def work() -> int:
+        async with connected(settings) as client:
+            rows = node_rows(await read_cluster(client, Tree(settings.root)))
+        if output is Output.JSON:
+            print(show.to_json(rows))
+        elif rows:
+            now = time.time()
+            print_table(show.NODE_HEADS, [show.node_cells(row, now) for row in rows])
+        else:
+            say("there is no node; start one with `incumbent agent`")
+        return DONE
+
+    _run(work())
+
+
+@node_app.command("confirm-dead")
+def node_confirm_dead(
+    node: Annotated[str, typer.Argument(metavar="NODE", help="A node that is gone.")],
+    yes: Annotated[
+        str | None, typer.Option("--yes", metavar="NODE", help="The name again, to not be asked.")
+    ] = None,
+    zookeeper: Hosts = None,
+    root: Root = None,
+) -> None:
+    """Tell the cluster that a machine is dead for certain, so that its seats are taken over.
+
+    Only where its programs were `swept` this is needed. If the machine still runs them, two
+    instances will run: switch it off first. Refused while the node's session is alive.
+    """
+    settings = _settings(zookeeper, root)
+
+    async def work() -> int:
+        tree = Tree(settings.root)
+        async with connected(settings) as client:
+            crumbs = orders.breadcrumbs_of(await read_cluster(client, tree), node)
+        for seat, crumb in crumbs:
+            where = f"epoch {crumb.epoch}, {crumb.containment}"
+            say(f"{seat.removesuffix('/0')} ({where}) may still run on {node}")
+        _certain(node, yes)
+        async with connected(settings) as client:
+            freed = await orders.confirm_dead(client, tree, await read_cluster(client, tree), node)
+        for seat, crumb in freed:
+            print(f"freed {seat.removesuffix('/0')} (epoch {crumb.epoch})")
+        return DONE
+
+    _run(work())
+
+
+def _certain(node: str, yes: str | None) -> None:
+    """The operator says the name again. Raises `No`."""
+    if yes is None:
+        if not sys.stdin.isatty():
+            raise _Usage(f"there is nobody to ask; if {node} is dead, say so: --yes {node}")
+        say(f"type {node} again if that machine is switched off or its programs are ended:")
+        yes = sys.stdin.readline().strip()
+    if yes != node:
+        raise No(f"{yes or 'nothing'} is not {node}: nothing was changed")
+
+
+class _Usage(SpecError):
+    """A command was called in a way that cannot work. A whole sentence."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__("", 0, "", sentence)
+
+    def __str__(self) -> str:
+        return self.problem
+
+
+def _fit(file: Path, specs: Sequence[Spec], session: float, tick: float | None) -> Numbers:
+    """The system's numbers; a stop_grace that doesn't fit them is refused with the sum."""
+    problems = []
+    for spec in specs:
+        try:
+            Numbers.of(session, tick=tick, stop_grace=spec.stop_grace).fit()
+        except NumbersDontFit as error:
+            key = f"component.{spec.name}.stop_grace"
+            problems.append(SpecError(str(file), 0, key, str(error)))
+    if problems:
+        raise SpecErrors(problems)
+    return Numbers.of(session, tick=tick)
+
+
+def _change_cells(change: orders.Change) -> tuple[str, str]:
+    texts = {
+        "changed": f"changed: {', '.join(change.keys)}",
+        "absent": f"not in the file, goes on (`incumbent remove {change.component}` ends it)",
+    }
+    text = texts.get(change.what, change.what)
+    return change.component, f"{text} (an operator stopped it)" if change.is_stopped else text
+
+
+def _change_object(change: orders.Change) -> dict[str, Any]:
+    return {"component": change.component, "what": change.what, "keys": list(change.keys)}
+
+
+def _stub(name: str) -> Callable[[typer.Context], None]:
+    def lasting(context: typer.Context) -> None:
+        raise typer.Exit(dispatch([name, *context.args]))
+
+    return lasting
+
+
+for _name, _lasting in LASTING.items():
+    app.command(
+        _name,
+        help=_lasting.help,
+        add_help_option=False,
+        context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
+    )(_stub(_name))

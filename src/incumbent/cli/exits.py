@@ -1,0 +1,88 @@
+"""Exit codes, and what is said when a command fails.
+
+    0 done, yes     1 no     2 usage     3 ensemble unreachable     4 timed out
+
+Rule of this file: an error is one or a few lines on stderr, never a traceback; data is on stdout.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+
+from incumbent.errors import (
+    ConnectTimeout,
+    FateUnknown,
+    IncumbentError,
+    LockTimeout,
+    NotSent,
+    NumbersDontFit,
+    SessionError,
+    SettingMissing,
+    SpecError,
+    SpecErrors,
+)
+
+__all__ = [
+    "DONE",
+    "NO",
+    "TIMED_OUT",
+    "UNREACHABLE",
+    "USAGE",
+    "No",
+    "TimedOut",
+    "exit_code",
+    "failed",
+    "say",
+]
+
+DONE, NO, USAGE, UNREACHABLE, TIMED_OUT = range(5)
+
+
+class No(IncumbentError):
+    """The answer is no: what was asked for is not so, or may not be done. A whole sentence."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(sentence)
+
+
+class TimedOut(IncumbentError):
+    """What a command waited for did not come in time. A whole sentence."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(sentence)
+
+
+_CODES: tuple[tuple[type[IncumbentError] | tuple[type[IncumbentError], ...], int], ...] = (
+    ((SpecError, SpecErrors, SettingMissing, NumbersDontFit), USAGE),
+    ((ConnectTimeout, NotSent, FateUnknown, SessionError), UNREACHABLE),
+    ((TimedOut, LockTimeout), TIMED_OUT),
+)
+
+
+def exit_code(error: IncumbentError) -> int:
+    """The exit code that an error stands for; 1 where nothing more precise is known."""
+    for kinds, code in _CODES:
+        if isinstance(error, kinds):
+            return code
+    return NO
+
+
+def failed(error: IncumbentError, code: int | None = None) -> int:
+    """Say it on stderr; the exit code."""
+    say(str(error))
+    return exit_code(error) if code is None else code
+
+
+def say(text: str) -> None:
+    """For people, on stderr. Nobody may be reading any more: that stops nothing."""
+    with suppress(OSError):
+        os.write(2, f"incumbent: {text}\n".encode())
+
+
+def interrupted() -> int:
+    """Ctrl-C."""
+    with suppress(OSError):
+        sys.stdout.flush()
+    return 130

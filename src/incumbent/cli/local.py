@@ -1,0 +1,55 @@
+"""The agents on this machine: what they say on their control sockets, and their programs' logs.
+
+Rule of this file: only the agent's own user reaches it, and an agent that does not answer is
+no error: less is shown, then.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from incumbent.agent.home import Home
+
+__all__ = ["ask", "ask_all", "find_logs"]
+
+_PATIENCE = 1.0
+
+
+def ask(folder: Path, timeout: float = _PATIENCE) -> dict[str, Any] | None:
+    """The status of the agent with this data directory; None if none answers."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
+        asking.settimeout(timeout)
+        said = b""
+        try:
+            asking.connect(str(Home(folder).socket))
+            asking.sendall(b'{"ask": "status"}\n')
+            while part := asking.recv(65536):
+                said += part
+            answer = json.loads(said)
+        except (OSError, ValueError):
+            return None
+    return answer if isinstance(answer, dict) and "seats" in answer else None
+
+
+def ask_all(folders: Iterable[Path]) -> list[dict[str, Any]]:
+    """The answers of those that answer."""
+    return [answer for folder in folders if (answer := ask(folder)) is not None]
+
+
+def find_logs(folders: Sequence[Path], name: str) -> dict[str, Path]:
+    """Seat → log file, of a component (all its seats here) or of one seat ("web/1")."""
+    component, slash, number = name.rpartition("/")
+    wanted = f"{component}-{number}.log" if slash else f"{name}-*.log"
+    for folder in folders:
+        found = {}
+        for path in sorted(Home(folder).logs.glob(wanted)):
+            stem, _, digits = path.stem.rpartition("-")
+            if digits.isdigit() and stem == (component if slash else name):
+                found[f"{stem}/{digits}"] = path
+        if found:
+            return found
+    return {}

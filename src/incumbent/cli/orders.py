@@ -1,0 +1,310 @@
+"""What changes the tree: apply, remove, confirm-dead.
+
+Each is a loop that reads, writes one transaction guarded by the versions it read, and looks
+again if the answer was lost or somebody else was faster: so each may be repeated at will.
+
+Rule of this file: a seat's znode, with its epoch, is never deleted. A removed component is a
+tombstone: its own znode with no data, ignored by agents, under which a component of that name
+goes on counting if it ever comes back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from incumbent.agent.tree import Breadcrumb, Desired, Tree, read, seat_name, write
+from incumbent.cli.cluster import Cluster, all_breadcrumbs
+from incumbent.cli.exits import No, TimedOut
+from incumbent.client import Client
+from incumbent.errors import BadVersion, FateUnknown, NodeExists, NoNode, NotSent, SpecError
+from incumbent.spec import Spec, changed_keys, decode, encode
+from incumbent.wire import Check, Create, MultiOp, SetData, WatchEvent
+
+__all__ = ["Change", "apply", "components", "confirm_dead", "discard", "make_skeleton", "remove"]
+
+T = TypeVar("T")
+
+_SEATS_AT_ONCE = 400
+"""So many seats' znodes go into one multi; a multi has at most 256 KB."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What became of one component. `keys`: what changed, if it was there before."""
+
+    component: str
+    what: str
+    """created, changed, unchanged, or absent (from FILE)"""
+    keys: tuple[str, ...] = ()
+    is_stopped: bool = False
+    """An operator stopped it, and it stays so."""
+
+
+async def make_skeleton(client: Client, tree: Tree) -> None:
+    """What must exist before anything else, in one flight."""
+    skeleton = tree.skeleton()
+    flight = [client.submit(Create(path, data)) for path, data in skeleton]
+    again = []
+    for (path, data), future in zip(skeleton, flight, strict=True):
+        try:
+            await future
+        except NodeExists:
+            continue
+        except (NotSent, FateUnknown):
+            again.append((path, data))
+    for path, data in again:
+        try:
+            await client.create(path, data)
+        except NodeExists:
+            continue
+
+
+async def apply(
+    client: Client, tree: Tree, specs: Sequence[Spec], *, run: bool = False
+) -> list[Change]:
+    """Declare components: one change for each, in the order given, then those that are absent.
+
+    One that an operator stopped stays stopped, unless `run`.
+    """
+    await make_skeleton(client, tree)
+    changes = [await _again(lambda spec=spec: _declare(client, tree, spec, run)) for spec in specs]  # type: ignore[misc]
+    ours = {spec.name for spec in specs}
+    others = [name for name in await components(client, tree) if name not in ours]
+    return [*changes, *(Change(name, "absent") for name in others)]
+
+
+async def components(client: Client, tree: Tree) -> list[str]:
+    """The names of those that were not removed."""
+    names = await client.children(tree.components)
+    reads = await asyncio.gather(*(_spec(client, tree, name) for name in names))
+    return [name for name, found in zip(names, reads, strict=True) if found and found[0]]
+
+
+async def discard(client: Client, tree: Tree, name: str) -> bool:
+    """Stop a component; if nothing of it runs, remove it. Returns whether it is removed."""
+    await _again(lambda: _stop(client, tree, name))
+    return await _again(lambda: _bury(client, tree, name))
+
+
+async def remove(
+    client: Client, tree: Tree, name: str, *, timeout: float, say: Callable[[str], None]
+) -> None:
+    """Stop a component, wait until no instance of it is left, and remove it.
+
+    Raises `No` if there is none, `TimedOut`: it stays stopped then.
+    """
+    if not await _again(lambda: _stop(client, tree, name)):
+        known = ", ".join(await components(client, tree)) or "none"
+        raise No(f"there is no component {name}; there are: {known}")
+    try:
+        async with asyncio.timeout(timeout):
+            await _until_ended(client, tree, name, say)
+    except TimeoutError:
+        left = await _breadcrumbs(client, tree, name)
+        what = ", ".join(f"epoch {crumb.epoch} on {crumb.node}" for _, crumb in left)
+        raise TimedOut(
+            f"{name} is ordered to stop, but is not proven dead after {timeout:g} s: {what}; "
+            f"`incumbent status` says why, then `incumbent remove {name}` again"
+        ) from None
+    await _again(lambda: _bury(client, tree, name))
+
+
+async def confirm_dead(
+    client: Client, tree: Tree, cluster: Cluster, node: str
+) -> list[tuple[str, Breadcrumb]]:
+    """Delete the breadcrumbs of a dead machine. Returns the seats that were freed.
+
+    Raises `No` while any agent of that name has a session.
+    """
+    crumbs = breadcrumbs_of(cluster, node)
+    freed = []
+    for seat, crumb in crumbs:
+        try:
+            await _again(lambda s=seat, c=crumb: client.delete(tree.breadcrumb(s, c.epoch)))  # type: ignore[misc]
+            freed.append((seat, crumb))
+        except NoNode:
+            continue
+    return freed
+
+
+def breadcrumbs_of(cluster: Cluster, node: str) -> list[tuple[str, Breadcrumb]]:
+    """What a node that is gone may still run. Raises `No` where nobody may call it dead."""
+    facts = cluster.nodes.get(node)
+    if facts is not None:
+        raise No(
+            f"{node} is alive (session {facts.session}): it proves its programs' death itself; "
+            "stop its agent first if you mean to take it out"
+        )
+    crumbs = [(seat, crumb) for seat, crumb in all_breadcrumbs(cluster) if crumb.node == node]
+    for _seat, crumb in crumbs:
+        if crumb.session in cluster.sessions:
+            raise No(
+                f"{node}'s session {crumb.session} is still alive: wait for its end, "
+                f"at most {crumb.s_min:g} s after its agent died"
+            )
+    if not crumbs:
+        known = ", ".join(sorted(cluster.nodes)) or "none"
+        raise No(f"{node} holds no seat; live nodes: {known} (`incumbent node list`)")
+    return crumbs
+
+
+# ── one transaction each
+
+
+async def _declare(client: Client, tree: Tree, spec: Spec, run: bool) -> Change:
+    name, data = spec.name, encode(spec)
+    found = await _spec(client, tree, name)
+    if found is None:
+        first, rest = _seats(tree, spec, range(spec.copies))
+        desired, seats = tree.component_skeleton(name, 0)
+        top = [(tree.component(name), b"" if rest else data), desired, seats]
+        await client.multi([*_creates(top), *first])
+        await _in_parts(client, rest)
+        if rest:
+            await client.set(tree.component(name), data, 0)
+        return Change(name, "created")
+
+    old, version = found
+    there = {int(each) for each in await client.children(tree.seats(name))}
+    first, rest = _seats(tree, spec, [k for k in range(spec.copies) if k not in there])
+    path = tree.desired(name)
+    wanted, stat = await client.get(path)
+    is_stopped = not read(Desired, wanted, path).run
+    ops = list(first)
+    if old != data:
+        ops.append(SetData(tree.component(name), data, version))
+    if is_stopped and (run or not old):
+        ops.append(SetData(path, write(Desired(run=True)), stat.version))
+    await _in_parts(client, rest)
+    await client.multi(ops)
+    if old == data:
+        return Change(name, "unchanged", is_stopped=is_stopped and not run)
+    if not old:
+        return Change(name, "created")
+    keys = tuple(_changed(old, spec, tree.component(name)))
+    return Change(name, "changed", keys, is_stopped=is_stopped and not run)
+
+
+def _seats(tree: Tree, spec: Spec, numbers: Sequence[int]) -> tuple[list[MultiOp], list[MultiOp]]:
+    """The creates of these seats: what fits into the component's own multi, and the rest."""
+    ops = [
+        op
+        for number in numbers
+        for op in _creates(tree.seat_skeleton(seat_name(spec.name, number)))
+    ]
+    per_seat = len(tree.seat_skeleton(seat_name(spec.name, 0)))
+    return ops[: _SEATS_AT_ONCE * per_seat], ops[_SEATS_AT_ONCE * per_seat :]
+
+
+async def _in_parts(client: Client, ops: Sequence[MultiOp]) -> None:
+    size = _SEATS_AT_ONCE * 4
+    for start in range(0, len(ops), size):
+        await client.multi(ops[start : start + size])
+
+
+def _creates(znodes: Sequence[tuple[str, bytes]]) -> list[MultiOp]:
+    return [Create(path, data) for path, data in znodes]
+
+
+def _changed(old: bytes, spec: Spec, path: str) -> list[str]:
+    try:
+        return changed_keys(decode(old, path), spec)
+    except SpecError:
+        return ["everything (its spec could not be read)"]
+
+
+async def _bury(client: Client, tree: Tree, name: str) -> bool:
+    """Make a stopped component a tombstone; False: it runs, or may run again.
+
+    A start's multi checks the version of `desired` that it read as "run". So once it says
+    "stop", and then no breadcrumb is found, none can come while `desired` stays as it is.
+    """
+    found = await _spec(client, tree, name)
+    if found is None or not found[0]:
+        return True
+    path = tree.desired(name)
+    data, stat = await client.get(path)
+    if read(Desired, data, path).run or await _breadcrumbs(client, tree, name):
+        return False
+    await client.multi([SetData(tree.component(name), b"", found[1]), Check(path, stat.version)])
+    return True
+
+
+async def _stop(client: Client, tree: Tree, name: str) -> bool:
+    """Order it to stop; False if there is no such component."""
+    found = await _spec(client, tree, name)
+    if found is None or not found[0]:
+        return False
+    path = tree.desired(name)
+    data, stat = await client.get(path)
+    if read(Desired, data, path).run:
+        await client.multi(
+            [
+                Check(tree.component(name), found[1]),
+                SetData(path, write(Desired(run=False)), stat.version),
+            ]
+        )
+    return True
+
+
+# ── reading
+
+
+async def _spec(client: Client, tree: Tree, name: str) -> tuple[bytes, int] | None:
+    """The component's bytes (none: a tombstone) and their version; None if it never was."""
+    try:
+        data, stat = await client.get(tree.component(name))
+    except NoNode:
+        return None
+    return data, stat.version
+
+
+async def _breadcrumbs(client: Client, tree: Tree, name: str) -> list[tuple[str, Breadcrumb]]:
+    """(seat, breadcrumb) of whatever may run of a component."""
+    found = []
+    for number in sorted(map(int, await client.children(tree.seats(name)))):
+        seat = seat_name(name, number)
+        for epoch in sorted(map(int, await client.children(tree.running(seat)))):
+            path = tree.breadcrumb(seat, epoch)
+            try:
+                data, _stat = await client.get(path)
+            except NoNode:
+                continue
+            found.append((seat, read(Breadcrumb, data, path)))
+    return found
+
+
+async def _until_ended(client: Client, tree: Tree, name: str, say: Callable[[str], None]) -> None:
+    """Until no seat has a breadcrumb, told by watches."""
+    is_said = False
+    for number in sorted(map(int, await client.children(tree.seats(name)))):
+        folder = tree.running(seat_name(name, number))
+        while True:
+            changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+            def watcher(_event: WatchEvent, changed: asyncio.Future[None] = changed) -> None:
+                if not changed.done():
+                    changed.set_result(None)
+
+            if not await client.children(folder, watcher=watcher):
+                client.unwatch(folder, watcher)
+                break
+            if not is_said:
+                is_said = True
+                say(f"stopping {name}")
+            await changed
+
+
+async def _again(turn: Callable[[], Awaitable[T]]) -> T:
+    """Take a turn until its transaction went through as read. Ends with the session, or refused."""
+    tries = 0
+    while True:
+        try:
+            return await turn()
+        except (FateUnknown, BadVersion, NodeExists):
+            tries += 1
+            if tries > 20:
+                raise
