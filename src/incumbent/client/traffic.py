@@ -135,6 +135,8 @@ class Traffic:
             return
         if isinstance(value, Exception):
             call.future.set_exception(value)
+            if call.then is not None:
+                call.future.exception()  # a request of our own: nobody waits for its outcome
         else:
             call.future.set_result(value)
 

@@ -205,9 +205,14 @@ class _Entry:
         return [*above, CreateContainer(self._directory)]
 
     async def _read_back(self, session_id: int) -> Created | None:
-        """What became of a create whose reply was lost; None: nothing, and nothing will."""
+        """What became of a create whose reply was lost; None: nothing, and nothing will.
+
+        `session_id` was ours when it was handed over; if it had to wait until a next session
+        began, it was sent in that one, and a znode of ours may stand there.
+        """
         pause = Pause()
-        while self._client.session_id == session_id:
+        while True:
+            current = self._client.session_id
             ordered, children = await flight(
                 self._client, Multi([Check(self._directory)]), GetChildren(self._directory)
             )
@@ -217,9 +222,11 @@ class _Entry:
                 raise ordered_failed
             if not isinstance(ordered, BaseException) and isinstance(children, list):
                 with contextlib.suppress(FateUnknown, NotSent):
-                    return await self._find(session_id, children)
+                    made = await self._find(current, children)
+                    if made is None and current != session_id:
+                        raise SessionExpired(session_id, "it ended while a create's reply was lost")
+                    return made
             await pause.take()
-        raise SessionExpired(session_id, "it ended while a create's reply was lost")
 
     async def _find(self, session_id: int, children: Sequence[str]) -> Created | None:
         for name in sorted(children):

@@ -116,6 +116,7 @@ class Process:
         return self._world.loop.create_task(coroutine, name=name, context=context)
 
     def _start(self, coroutine: Coroutine[Any, Any, Any]) -> None:
+        self._coroutine = coroutine
         self.spawn(self._main(coroutine), "main")
 
     async def _main(self, coroutine: Coroutine[Any, Any, Any]) -> None:
@@ -147,13 +148,9 @@ class Process:
 
     def close(self) -> None:
         """At the world's end: let the coroutines of the dead go, in order, to no effect."""
-        for task in self._graveyard:
-            coroutine: Any = task.get_coro()
-            try:
-                task.context.run(coroutine.close)
-            except BaseException as error:
-                del error  # a `finally` that awaits, or fails: the dead have no say
+        self._world.loop.lay_to_rest(self._graveyard)
         self._graveyard.clear()
+        self._coroutine.close()  # if it died before its first step
 
 
 class Host:

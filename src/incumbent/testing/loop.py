@@ -88,6 +88,10 @@ class Domain:
 _DOMAIN: ContextVar[Domain | None] = ContextVar("domain", default=None)
 
 
+class _Unwind(BaseException):
+    """Thrown into the coroutines of the dead, since `close()` does not reach through `anext`."""
+
+
 class SimTask(asyncio.Task[Any]):
     """A task whose hash is a number counted by its loop, so that sets of tasks have an order.
 
@@ -130,7 +134,10 @@ def _task_factory(
     **more: Any,
 ) -> SimTask:
     assert isinstance(loop, SimLoop)
-    return SimTask(coro, loop=loop, context=context or copy_context(), **more)
+    task = SimTask(coro, loop=loop, context=context or copy_context(), **more)
+    if task.domain.dead:
+        loop.stillborn.append(task)
+    return task
 
 
 class SimLoop(asyncio.BaseEventLoop):
@@ -148,6 +155,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self.numbers: Iterator[int] = count(1)
         self.outside = Domain("world")
         self.handled = 0  # callbacks run so far
+        self.stillborn: list[SimTask] = []  # made by the dead: they never run
         self._rng = rng
         self._runnable: list[Domain] = []
         self._timers: list[tuple[float, int, asyncio.TimerHandle, Domain]] = []
@@ -180,6 +188,8 @@ class SimLoop(asyncio.BaseEventLoop):
         *args: Any,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
+        if delay > 0:  # however little: time must pass, or a clock that rounds would never get there
+            delay = max(delay, 1 / _GRID)
         return self.call_at(self.time() + delay, callback, *args, context=context)
 
     def call_at(  # type: ignore[override]
@@ -312,6 +322,22 @@ class SimLoop(asyncio.BaseEventLoop):
             heapq.heapify(self._timers)
         return tasks
 
+    def lay_to_rest(self, tasks: list[SimTask]) -> None:
+        """Unwind killed tasks, in order, when nothing runs any more.
+
+        What their `finally` blocks call finds its loop, and has no effect: its domain is dead.
+        """
+        asyncio._set_running_loop(self)
+        try:
+            for task in tasks:
+                task.context.run(_unwind, task.get_coro())
+            while self.stillborn:
+                task = self.stillborn.pop()
+                task._log_destroy_pending = False  # type: ignore[attr-defined]
+                task.context.run(_unwind, task.get_coro())
+        finally:
+            asyncio._set_running_loop(None)
+
     def park(self, timebase: Timebase) -> list[tuple[float, int, asyncio.TimerHandle, Domain]]:
         """Take out the timers on this timebase: its monotonic clock stands still (suspend)."""
         parked = [t for t in self._timers if t[3].timebase is timebase]
@@ -338,3 +364,12 @@ class SimLoop(asyncio.BaseEventLoop):
     def _process_events(self, event_list: object) -> None: ...
 
     def _write_to_self(self) -> None: ...
+
+
+def _unwind(coroutine: Any) -> None:
+    try:
+        for _ in range(100):  # a `finally` that awaits gets it again
+            coroutine.throw(_Unwind())
+        coroutine.close()
+    except BaseException as error:
+        del error  # the dead have no say

@@ -225,7 +225,7 @@ class Processes:
         """A sealed tree's init ends it at its deadline, whatever happened to the guardian."""
         if tree.is_sealed and not tree.is_empty and tree.hard_at < math.inf:
             left = tree.hard_at - self.host.clock.boottime()
-            if left <= 0:
+            if left <= 1e-6:  # less than rounding could ever let pass
                 self.kill(tree)
             else:
                 self.after(left / self.host.clock.rate, self._look_at_deadline, tree, tree.hard_at)

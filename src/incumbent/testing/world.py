@@ -112,11 +112,7 @@ class World:
                 process.kill()
         for process in self.processes:
             process.close()
-        for task in outside:
-            try:
-                task.context.run(task.get_coro().close)
-            except BaseException as error:
-                del error
+        self.loop.lay_to_rest(outside)
         self.loop.close()
 
     # -- running -------------------------------------------------------------------------------

@@ -1,0 +1,211 @@
+"""Faults drawn from a seed: what breaks, where, when and for how long.
+
+Each seed draws first which kinds of fault it uses and how often (swarm testing: a schedule with
+everything in it hides what one with three kinds finds), then the schedule. `inflict` applies it
+and heals everything at its end. Seed and commit are the bug report; `describe` prints the rest.
+
+Rule of this file: a schedule is data, drawn before anything happens; applying it draws nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from incumbent.testing.world import World
+
+__all__ = ["KINDS", "Fault", "Inflict", "describe", "draw", "inflict"]
+
+Undo = Callable[[], None]
+Inflict = Callable[[World, "Fault"], Undo | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One fault: `kind` on `a` (and `b`, for links), from `at` for `lasts` seconds."""
+
+    at: float
+    kind: str
+    a: str
+    b: str = ""
+    lasts: float = 0.0
+
+    def __str__(self) -> str:
+        where = f"{self.a}–{self.b}" if self.b else self.a
+        return f"{self.at:8.3f} s  {self.kind} {where} for {self.lasts:.3f} s"
+
+
+def _cut(world: World, fault: Fault) -> Undo:
+    world.cut(fault.a, fault.b)
+    return lambda: world.heal(fault.a, fault.b)
+
+
+def _block(world: World, fault: Fault) -> Undo:
+    world.block(fault.a, fault.b)
+    return lambda: world.heal(fault.a, fault.b)
+
+
+def _slow(world: World, fault: Fault) -> Undo:
+    links = [world.link(fault.a, fault.b), world.link(fault.b, fault.a)]
+    for link in links:
+        link.delay = 0.05 + fault.lasts / 20
+
+    def undo() -> None:
+        for link in links:
+            link.delay = world.network.delay
+
+    return undo
+
+
+def _lossy(world: World, fault: Fault) -> Undo:
+    links = [world.link(fault.a, fault.b), world.link(fault.b, fault.a)]
+    for link in links:
+        link.loss = 0.2
+
+    def undo() -> None:
+        for link in links:
+            link.loss = 0.0
+
+    return undo
+
+
+def _reset(world: World, fault: Fault) -> None:
+    world.reset(fault.a, fault.b)
+
+
+def _freeze(world: World, fault: Fault) -> Undo:
+    """SIGSTOP to the processes that run now."""
+    frozen = list(world.host(fault.a).processes)
+    for process in frozen:
+        process.freeze()
+
+    def undo() -> None:
+        for process in frozen:
+            process.thaw()
+
+    return undo
+
+
+def _suspend(world: World, fault: Fault) -> Undo:
+    host = world.host(fault.a)
+    host.suspend()
+    return host.resume
+
+
+def _step_wall(world: World, fault: Fault) -> None:
+    world.host(fault.a).clock.wall_step += 3600.0 if fault.lasts > 1 else -3600.0
+
+
+def _crash(world: World, fault: Fault) -> Undo:
+    host = world.host(fault.a)
+    host.crash()
+
+    def undo() -> None:
+        if not host.up:
+            host.restart()
+
+    return undo
+
+
+KINDS: Mapping[str, Inflict] = {
+    "cut": _cut,
+    "block": _block,
+    "slow": _slow,
+    "lossy": _lossy,
+    "reset": _reset,
+    "freeze": _freeze,
+    "stall": _freeze,  # for milliseconds, often
+    "suspend": _suspend,
+    "step wall clock": _step_wall,
+    "crash": _crash,
+}
+
+_ON_LINKS = ("cut", "block", "slow", "lossy", "reset")
+
+
+def draw(
+    rng: random.Random,
+    *,
+    hosts: Sequence[str],
+    servers: Sequence[str],
+    duration: float,
+    longest: float,
+    kinds: Sequence[str] = tuple(KINDS),
+    sparing: Sequence[str] = (),
+) -> list[Fault]:
+    """A schedule within `duration` seconds; no fault lasts more than `longest`.
+
+    Links are drawn between a host and a server, hosts from both. `sparing` names kinds that are
+    not drawn for servers. Kinds that are not of `KINDS` strike a host and are given to `inflict`.
+    """
+    chosen = sorted(rng.sample(list(kinds), rng.randint(1, min(4, len(kinds)))))
+    gap = rng.uniform(0.3, 5.0)  # how often something breaks
+    typical = rng.uniform(0.05, longest / 2)
+    faults = []
+    at = rng.uniform(0.0, gap)
+    while at < duration:
+        kind = rng.choice(chosen)
+        lasts = min(longest, rng.expovariate(1 / typical))
+        if kind == "stall":
+            lasts = rng.uniform(0.001, 0.2)
+        if kind in _ON_LINKS:
+            ends = [rng.choice(list(hosts)), rng.choice(list(servers))]
+            rng.shuffle(ends)
+            faults.append(Fault(at=at, kind=kind, a=ends[0], b=ends[1], lasts=lasts))
+        else:
+            anywhere = kind in KINDS and kind not in sparing
+            where = rng.choice([*hosts, *servers] if anywhere else list(hosts))
+            faults.append(Fault(at=at, kind=kind, a=where, lasts=lasts))
+        at += rng.expovariate(1 / gap)
+    return faults
+
+
+async def inflict(
+    world: World,
+    faults: Sequence[Fault],
+    *,
+    more: Mapping[str, Inflict] | None = None,
+    on_up: Callable[[str], None] | None = None,
+) -> None:
+    """Apply the faults as their times come, then heal everything: links, sleepers, crashed hosts.
+
+    `more` adds kinds of fault. `on_up` is called with the name of a host that is up again after
+    a crash, to start there what an init system would.
+    """
+    kinds = {**KINDS, **(more or {})}
+    began = world.now
+    undos: list[tuple[float, int, Fault, Undo]] = []
+    steps: list[tuple[float, Fault]] = sorted(((f.at, f) for f in faults), key=lambda s: s[0])
+
+    def finish(fault: Fault, undo: Undo) -> None:
+        down = not world.host(fault.a).up
+        undo()
+        if down and world.host(fault.a).up and on_up is not None:
+            on_up(fault.a)
+
+    async def until(at: float) -> None:
+        while undos and undos[0][0] <= at:
+            when, _, fault, undo = undos.pop(0)
+            await asyncio.sleep(max(0.0, began + when - world.now))
+            finish(fault, undo)
+        await asyncio.sleep(max(0.0, began + at - world.now))
+
+    for number, (at, fault) in enumerate(steps):
+        await until(at)
+        if not world.host(fault.a).up:
+            continue
+        world.note(f"fault: {fault}")
+        undo = kinds[fault.kind](world, fault)
+        if undo is not None:
+            undos.append((at + fault.lasts, number, fault, undo))
+            undos.sort(key=lambda u: u[:2])
+    while undos:
+        await until(undos[0][0])
+    world.heal_all()
+
+
+def describe(seed: int, faults: Sequence[Fault]) -> str:
+    """The bug report: paste it; the run is the same on any machine."""
+    return "\n".join([f"seed {seed}, {len(faults)} faults:", *map(str, faults)])

@@ -1,0 +1,251 @@
+"""Three nodes and a server in the simulated world: real agents under the guardian's real table.
+
+As a program (`python tests/simulation/cluster.py SEED`) it prints the seed's whole trace.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from incumbent.agent.agent import Agent
+from incumbent.agent.link import GuardianLink
+from incumbent.agent.main import settings_from
+from incumbent.agent.tree import Tree
+from incumbent.client import Client, Passport
+from incumbent.errors import NodeExists, NoNode
+from incumbent.guardian.messages import Start
+from incumbent.server import MemoryStore, Server
+from incumbent.spec import Spec, encode
+from incumbent.testing.auditor import Expectations, audit
+from incumbent.testing.faults import KINDS, Fault, describe, draw, inflict
+from incumbent.testing.guardian import SimGuardian
+from incumbent.testing.machine import SimMachine
+from incumbent.testing.processes import Journal, Processes, Program
+from incumbent.testing.sockets import SimSocket
+from incumbent.testing.world import Host, World
+
+NAMES = ("n1", "n2", "n3")
+SESSION = 6.0  # seconds
+FAULTS_FOR = 40.0
+LONGEST_FAULT = 12.0  # beyond the session timeout, so that sessions do end
+PROGRESS_WITHIN = 40.0
+
+
+class Node:
+    """A machine with an init system that starts its guardian again half a second after its end."""
+
+    def __init__(self, cluster: Cluster, host: Host) -> None:
+        self.cluster = cluster
+        self.host = host
+        self.processes = Processes(host, cluster.journal, cluster.behaves)
+        self.machine = SimMachine(self.processes)
+        self.guardian: SimGuardian | None = None
+
+    def boot(self) -> None:
+        """The guardian's start, after the leftovers of an earlier life are ended."""
+        world = self.cluster.world
+        for tree in list(self.processes.trees.values()):
+            self.processes.kill(tree)
+            if not tree.is_empty:
+                world.network.at(world.now + 0.05, self.boot)
+                return
+        self.processes.trees.clear()
+        self.guardian = SimGuardian(
+            self.processes,
+            self.agent,
+            closer=self.close,
+            beat=SESSION / 10,
+            session_timeout=SESSION,
+            settings={
+                "node": self.host.name,
+                "node_id": f"id-{self.host.name}",
+                "boot_id": self.host.boot_id,
+                "hosts": "zk:2181",
+                "session_timeout": SESSION,
+                "tick": 0.0,
+                "containments": [self.cluster.containment],
+            },
+        )
+        process = self.guardian.start()
+        process.looked_at = True
+        process.at_end.append(lambda: world.network.at(world.now + 0.5, self.restart))
+
+    def restart(self) -> None:
+        if self.host.up and (self.guardian is None or not self.guardian.process.alive):
+            self.boot()
+
+    async def agent(self, sock: SimSocket, pid: int) -> int:
+        link = GuardianLink()
+        await asyncio.get_running_loop().create_connection(lambda: link, sock=sock)
+        welcome = await link.hello(pid)
+        agent = Agent(
+            settings_from(welcome.settings),
+            self.machine,
+            link,
+            clock=self.host.clock,
+            rng=self.host.rng,
+            say=self.cluster.say,
+        )
+        return await agent.run()
+
+    async def close(self, passport: Mapping[str, Any], hosts: str, crumbs: tuple[str, ...]) -> None:
+        client = Client(
+            hosts,
+            clock=self.host.clock,
+            rng=self.host.rng,
+            resume=Passport.from_json(dict(passport)),
+            log=self.cluster.say,
+        )
+        await client.connect(timeout=3.0)
+        for crumb in crumbs:
+            try:
+                await client.delete(crumb)
+            except NoNode:
+                continue
+        await client.close()
+
+
+class Cluster:
+    """One seed: `run` raises AssertionError, with the schedule, for whatever must not be."""
+
+    def __init__(self, seed: int, *, kinds: tuple[str, ...] | None = None) -> None:
+        self.world = World(seed, drift=0.004, limit=2_000)
+        rng = self.world.rng
+        self.journal = Journal(self.world)
+        self.store = MemoryStore(delay=lambda: self.world.host("zk").rng.uniform(0.0, 0.01))
+        self.tree = Tree()
+        self.seats = rng.randint(1, 3)
+        self.containment = rng.choice(["sealed", "sealed", "swept"])
+        self.programs = [
+            Program(),
+            Program(stop_takes=None),
+            Program(stop_takes=0.5, children=2),
+            Program(lives=rng.uniform(1.0, 20.0), code=1),
+        ]
+        self.nodes = {name: Node(self, self.world.host(name)) for name in NAMES}
+        self.said: list[str] = []
+        self.faults: list[Fault] = draw(
+            rng,
+            hosts=NAMES,
+            servers=["zk"],
+            duration=FAULTS_FOR,
+            longest=LONGEST_FAULT,
+            kinds=kinds
+            or (*KINDS, "kill agent", "kill guardian", "freeze agent", "freeze guardian"),
+        )
+        if self.containment == "swept":
+            # A guardian and agent that die together are outside of what swept promises.
+            self.faults = [
+                f
+                for f in self.faults
+                if f.kind not in ("freeze", "suspend", "crash", "freeze guardian")
+            ]
+
+    def say(self, line: str) -> None:
+        self.world.record("says", line=line)
+
+    def behaves(self, start: Start) -> Program:
+        return self.programs[int(start.seat.partition("/")[0][1:]) % len(self.programs)]
+
+    # -- what runs on the hosts
+
+    async def serve(self, host: Host) -> None:
+        server = Server(self.store, clock=host.clock, tick=0.5, rng=host.rng)
+        await server.start("0.0.0.0", 2181)
+        await server.wait()
+
+    def boot(self, name: str) -> None:
+        if name == "zk":
+            host = self.world.host(name)
+            host.run(self.serve(host), "server")
+        else:
+            self.nodes[name].boot()
+
+    async def apply(self) -> None:
+        """What `incumbent apply` does, by an operator on the server's host."""
+        client = Client(
+            "zk:2181", clock=self.world.host("ops").clock, rng=self.world.host("ops").rng
+        )
+        await client.connect(timeout=30.0)
+        wanted = list(self.tree.skeleton())
+        for number in range(self.seats):
+            name = f"c{number}"
+            spec = Spec(name=name, command=(f"/bin/{name}",))
+            wanted.append((self.tree.component(name), encode(spec)))
+            wanted += self.tree.component_skeleton(name, 1)
+        for path, data in wanted:
+            try:
+                await client.create(path, data)
+            except NodeExists:
+                continue
+        await client.close()
+
+    # -- more faults
+
+    def _kill_agent(self, world: World, fault: Fault) -> None:
+        guardian = self.nodes[fault.a].guardian
+        if guardian is not None and guardian.agent is not None:
+            guardian.agent.kill()
+
+    def _kill_guardian(self, world: World, fault: Fault) -> None:
+        guardian = self.nodes[fault.a].guardian
+        if guardian is not None:
+            guardian.process.kill()
+
+    def _freeze_agent(self, world: World, fault: Fault) -> Any:
+        guardian = self.nodes[fault.a].guardian
+        agent = guardian.agent if guardian is not None else None
+        if agent is None:
+            return None
+        agent.freeze()
+        return agent.thaw
+
+    def _freeze_guardian(self, world: World, fault: Fault) -> Any:
+        guardian = self.nodes[fault.a].guardian
+        if guardian is None or not guardian.process.alive:
+            return None
+        guardian.process.freeze()
+        return guardian.process.thaw
+
+    # -- the whole
+
+    async def story(self) -> None:
+        for name in ("zk", *NAMES):
+            self.boot(name)
+        self.world.host("ops")
+        await self.world.host("ops").call(self.apply(), "apply")
+        self.journal.write("fault")
+        await inflict(
+            self.world,
+            self.faults,
+            more={
+                "kill agent": self._kill_agent,
+                "kill guardian": self._kill_guardian,
+                "freeze agent": self._freeze_agent,
+                "freeze guardian": self._freeze_guardian,
+            },
+            on_up=self.boot,
+        )
+        self.journal.write("healed")
+        await asyncio.sleep(PROGRESS_WITHIN + 1)
+
+    def run(self) -> World:
+        try:
+            with self.world:
+                self.world.run(self.story())
+            verdict = audit(self.journal.lines, Expectations(within=PROGRESS_WITHIN))
+            assert verdict.clean, str(verdict)
+            started = {line for line in self.journal.lines if '"event": "start"' in line}
+            for number in range(self.seats):
+                assert any(f'"c{number}/0"' in line for line in started), f"c{number} never ran"
+        except BaseException as error:
+            error.add_note(describe(self.world.seed, self.faults))
+            raise
+        return self.world
+
+
+if __name__ == "__main__":
+    print(Cluster(int(sys.argv[1])).run().trace(), end="")

@@ -1,0 +1,40 @@
+"""The real client, server and election under random faults: never two leaders, and progress."""
+
+from __future__ import annotations
+
+import pytest
+from tests.simulation.corpus import ELECTION
+from tests.simulation.election import Election
+from tests.simulation.test_repeats import pythons, trace
+
+SEEDS = 200
+
+
+def twice(seed: int) -> None:
+    first, second = Election(seed).run(), Election(seed).run()
+
+    assert first.digest() == second.digest()
+
+
+@pytest.mark.parametrize("seed", list(ELECTION), ids=lambda seed: f"once failed {seed}")
+def test_a_seed_that_once_failed(seed: int) -> None:
+    twice(seed)
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_never_two_leaders_and_somebody_leads_after_healing(seed: int) -> None:
+    twice(seed)
+
+
+@pytest.mark.parametrize("python", pythons())
+def test_the_whole_stack_gives_byte_equal_traces_in_fresh_processes(python: str) -> None:
+    here = Election(7).run().trace().encode()
+
+    assert trace(python, "election.py", 7, "1") == trace(python, "election.py", 7, "99") == here
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+def test_many_more_seeds() -> None:
+    for seed in range(SEEDS, 20 * SEEDS):
+        Election(seed).run()
