@@ -48,13 +48,15 @@ def run(
     session_timeout: float = 10.0,
     hello_timeout: float = 30.0,
     parent: int | None = None,
+    tell: Callable[[a.Event | a.Action], str] = words.of,
 ) -> int:
     """Be the guardian until everything has ended; the exit code.
 
     `agent_argv` is started with `--link-fd N` added, each time an agent is needed; `settings`
     reach it in WELCOME. `beat`, `session_timeout`: seconds; S until a passport tells the real
-    one. `parent`: the pid of the process that started us; its death is a SIGTERM to us. Must
-    be called in a process with one thread, which it takes over: signals, children, its memory.
+    one. `parent`: the pid of the process that started us; its death is a SIGTERM to us. `tell`:
+    the line on stderr about an event or action, "" for none. Must be called in a process with
+    one thread, which it takes over: signals, children, its memory.
     """
     table = Table(
         policy=policy,
@@ -64,15 +66,18 @@ def run(
         settings=settings,
         hello_timeout=hello_timeout,
     )
-    return _Guardian(table, list(agent_argv)).run(parent)
+    return _Guardian(table, list(agent_argv), tell).run(parent)
 
 
 class _Guardian:
     """Keeps the driver's contract of actions.py."""
 
-    def __init__(self, table: Table, agent_argv: list[str]) -> None:
+    def __init__(
+        self, table: Table, agent_argv: list[str], tell: Callable[[a.Event | a.Action], str]
+    ) -> None:
         self.table = table
         self.agent_argv = agent_argv
+        self.tell = tell
         self.events: deque[a.Event] = deque()
         self.selector = selectors.DefaultSelector()
         self.timer = kernel.BoottimeTimer()
@@ -116,7 +121,7 @@ class _Guardian:
     def handle_all(self) -> None:
         while self.events and self.code is None:
             event = self.events.popleft()
-            self.say(words.of_event(event))
+            self.say(self.tell(event))
             self.carry_out(self.table.handle(event, _boottime()))
             if isinstance(event, a.TreeEmpty | a.SpawnFailed):
                 self.forget_log(event.seat, event.epoch)
@@ -124,7 +129,7 @@ class _Guardian:
 
     def carry_out(self, actions: Sequence[a.Action]) -> None:
         for action in actions:
-            self.say(words.of_action(action))
+            self.say(self.tell(action))
             a.carry_out(action, self)
 
     # ── what the selector says

@@ -8,7 +8,12 @@ from __future__ import annotations
 from incumbent.guardian import actions as a
 from incumbent.guardian import messages as m
 
-__all__ = ["of_action", "of_event"]
+__all__ = ["of", "of_action", "of_event"]
+
+
+def of(thing: a.Event | a.Action) -> str:
+    """The line for anything that goes into the table or comes out of it."""
+    return of_event(thing) if isinstance(thing, a.Event) else of_action(thing)
 
 
 def of_event(event: a.Event) -> str:
