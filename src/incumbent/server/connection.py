@@ -1,17 +1,18 @@
 """One TCP connection: bytes to frames, and the peer's list of replies to bytes.
 
-Rule of this file: a connection decides nothing. What comes in goes to the server's queue in
-order; what goes out was released by the server. A client that does not read, or asks without
-end, is not read from until it has caught up.
+Rule of this file: a connection decides nothing. What comes in waits in its queue for the server;
+what goes out was released by the server. A client that does not read is not served, and one
+that asks without end is not read from, until it has caught up.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from typing import Protocol, cast
 
 from incumbent.errors import RemoteWireError
-from incumbent.server.service import Peer
+from incumbent.server.sessions import Peer
 from incumbent.wire import MAX_FRAME, FrameDecoder
 
 __all__ = ["WORDS", "Connection", "Inbox"]
@@ -19,7 +20,10 @@ __all__ = ["WORDS", "Connection", "Inbox"]
 WORDS = (b"ruok", b"srvr")
 """Four-letter words: as a frame's length they would be over a gigabyte."""
 
-_QUEUE_HIGH, _QUEUE_LOW = 1000, 250  # requests of one connection that wait to be served
+_QUEUE_BYTES = 4 * 1024 * 1024  # of requests that wait to be served; read on at half of it
+_FRAME_COST = 4096  # what a waiting frame counts for at least
+
+_ENOUGH = 256 * 1024  # bytes of replies to one connection in one turn
 
 
 class Inbox(Protocol):
@@ -27,27 +31,26 @@ class Inbox(Protocol):
 
     def opened(self, connection: Connection) -> None: ...
 
-    def received(self, connection: Connection, body: bytes) -> None: ...
-
     def asked(self, connection: Connection, word: bytes) -> None: ...
 
-    def ended(self, connection: Connection) -> None:
-        """It will send nothing more; what it sent is still to be answered."""
+    def ready(self, connection: Connection, frames: int) -> None:
+        """So many more frames are queued, or its client takes replies again."""
 
     def lost(self, connection: Connection) -> None: ...
 
 
 class Connection(Peer, asyncio.Protocol):
-    """A client's connection; `opened_at` is boottime seconds."""
+    """A client's connection; `idle_since` is when it was first seen to have no session."""
 
     def __init__(self, inbox: Inbox) -> None:
         super().__init__()
-        self.opened_at = 0.0
+        self.idle_since: float | None = None
         self._inbox = inbox
         self._frames = FrameDecoder(MAX_FRAME)
         self._head: bytes | None = b""  # the first bytes, until they are four
         self._transport: asyncio.Transport | None = None
-        self._waiting = 0
+        self.queue: deque[bytes | None] = deque()  # None: it will send nothing more
+        self._queue_bytes = 0
         self._is_full = False
         self._is_slow = False
 
@@ -65,22 +68,23 @@ class Connection(Peer, asyncio.Protocol):
             if data[:4] in WORDS:
                 self._inbox.asked(self, data[:4])
                 return
-        if self.is_leaving:
+        if self.is_leaving or self._transport is None:
             return
         try:
-            bodies = self._frames.feed(data)
+            bodies: list[bytes | None] = [*self._frames.feed(data)]
         except RemoteWireError:
-            self._inbox.ended(self)
-            return
-        for body in bodies:
-            self._waiting += 1
-            self._inbox.received(self, body)
-        if self._waiting > _QUEUE_HIGH and not self._is_full:
+            bodies = [None]
+        self.queue.extend(bodies)
+        self._queue_bytes += sum(map(_cost, bodies))
+        if self._queue_bytes > _QUEUE_BYTES and not self._is_full:
             self._is_full = True
-            self._read_or_not()
+            self._transport.pause_reading()
+        self._inbox.ready(self, len(bodies))
 
     def eof_received(self) -> bool:
-        self._inbox.ended(self)
+        self.queue.append(None)
+        self._queue_bytes += _FRAME_COST
+        self._inbox.ready(self, 0)
         return True  # what was asked before is still answered
 
     def connection_lost(self, _exc: Exception | None) -> None:
@@ -89,18 +93,25 @@ class Connection(Peer, asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._is_slow = True
-        self._read_or_not()
 
     def resume_writing(self) -> None:
         self._is_slow = False
-        self._read_or_not()
+        self._inbox.ready(self, 0)
 
-    def served(self) -> None:
-        """One of its requests left the queue."""
-        self._waiting -= 1
-        if self._is_full and self._waiting < _QUEUE_LOW:
+    @property
+    def is_servable(self) -> bool:
+        """Something is queued, and its client takes replies."""
+        return bool(self.queue) and not self._is_slow and self.out_bytes < _ENOUGH
+
+    def take(self) -> bytes | None:
+        """The next frame of the queue; None at the end of all."""
+        body = self.queue.popleft()
+        self._queue_bytes -= _cost(body)
+        if self._is_full and self._queue_bytes < _QUEUE_BYTES / 2:
             self._is_full = False
-            self._read_or_not()
+            if self._transport is not None and not self._transport.is_closing():
+                self._transport.resume_reading()
+        return body
 
     def flush(self) -> None:
         """Send what was released; close if it is leaving."""
@@ -109,6 +120,7 @@ class Connection(Peer, asyncio.Protocol):
         if self.out:
             self._transport.write(b"".join(self.out))
             self.out.clear()
+            self.out_bytes = 0
         if self.is_cut:
             self._transport.abort()
         elif self.is_leaving:
@@ -117,14 +129,11 @@ class Connection(Peer, asyncio.Protocol):
     def abort(self) -> None:
         """Close now; what was not released is never sent."""
         self.out.clear()
+        self.queue.clear()
         self.is_leaving = self.is_cut = True
         if self._transport is not None:
             self._transport.abort()
 
-    def _read_or_not(self) -> None:
-        if self._transport is None or self._transport.is_closing():
-            return
-        if self._is_full or self._is_slow:
-            self._transport.pause_reading()
-        else:
-            self._transport.resume_reading()
+
+def _cost(body: bytes | None) -> int:
+    return max(len(body or b""), _FRAME_COST)

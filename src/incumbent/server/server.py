@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections import deque
 from collections.abc import Callable
 
 from incumbent.clock import SYSTEM, Clock
@@ -35,8 +34,8 @@ _PROBE, _PROBE_MOST = 1.0, 10.0
 _RELAPSE = 60.0
 """Failing again within so many seconds, the attempts go on where they were: ever rarer."""
 
-_UNATTACHED = 10.0
-"""Seconds within which a connection must have asked for a session."""
+_IDLE = 10.0
+"""Seconds within which a connection must ask for a session, and take what it was last sent."""
 
 
 class Server:
@@ -74,7 +73,7 @@ class Server:
         self._reap_every = reap_every
         self._service: Service | None = None
         self._connections: dict[Connection, None] = {}
-        self._inbox: deque[tuple[Connection, bytes | None]] = deque()
+        self._ready: dict[Connection, None] = {}  # those with something in their queue
         self._chores: list[Callable[[Service], None]] = []
         self._wake = asyncio.Event()
         self._is_stopping = False
@@ -121,16 +120,17 @@ class Server:
     # -- what connections report
 
     def opened(self, connection: Connection) -> None:
-        connection.opened_at = self._clock.boottime()
         self._connections[connection] = None
         if self._service is None or self._is_stopping:
             connection.abort()
 
-    def received(self, connection: Connection, body: bytes) -> None:
+    def ready(self, connection: Connection, frames: int) -> None:
         if self._service is not None:
-            self._service.heard(connection)
-            self._received += 1
-            self._put(connection, body)
+            if frames:
+                self._service.sessions.heard(connection)
+                self._received += frames
+            self._ready[connection] = None
+            self._wake.set()
 
     def asked(self, connection: Connection, word: bytes) -> None:
         def answer(service: Service) -> None:
@@ -139,17 +139,11 @@ class Server:
 
         self._do(answer)
 
-    def ended(self, connection: Connection) -> None:
-        self._put(connection, None)
-
     def lost(self, connection: Connection) -> None:
         self._connections.pop(connection, None)
+        self._ready.pop(connection, None)
         if self._service is not None:
             self._service.forget(connection)
-
-    def _put(self, connection: Connection, body: bytes | None) -> None:
-        self._inbox.append((connection, body))
-        self._wake.set()
 
     def _do(self, chore: Callable[[Service], None]) -> None:
         """Have the service do it at the beginning of the next turn."""
@@ -164,7 +158,6 @@ class Server:
             self._wake.clear()
             service = self._service
             if service is None:
-                self._inbox.clear()
                 self._chores.clear()
                 continue
             if self._is_probe_due:
@@ -181,23 +174,27 @@ class Server:
                 finally:
                     self._is_committing = False
             self._release(service)
-            if self._inbox or self._chores:
+            if self._chores or any(connection.is_servable for connection in self._ready):
                 self._wake.set()
                 await asyncio.sleep(0)
 
     def _turn(self, service: Service) -> None:
-        """Decide and carry out what has come in, in order."""
+        """Decide and carry out what has come in, in order for each connection."""
         chores = self._chores[:]
         self._chores.clear()
         for chore in chores:
             chore(service)
-        for _ in range(min(len(self._inbox), _TURN)):
-            connection, body = self._inbox.popleft()
-            if body is None:
-                service.leave(connection)
-            else:
-                connection.served()
-                service.handle(connection, body)
+        budget = _TURN
+        for connection in list(self._ready):
+            while connection.is_servable and budget:
+                budget -= 1
+                body = connection.take()
+                if body is None:
+                    service.leave(connection)
+                else:
+                    service.handle(connection, body)
+            if not connection.queue:
+                del self._ready[connection]
 
     def _release(self, service: Service) -> None:
         """Everything decided is durable: let it be seen."""
@@ -218,7 +215,7 @@ class Server:
             "reads go on: free some space or mend the disk"
         )
         self._service = None
-        self._inbox.clear()
+        self._ready.clear()
         self._chores.clear()
         for connection in list(self._connections):
             connection.abort()
@@ -261,20 +258,24 @@ class Server:
     def _look_later(self) -> None:
         delay = self.tick / 2
         if self._service is not None:
-            delay = self._service.expiry.delay(self._clock.boottime())
+            delay = self._service.sessions.expiry.delay(self._clock.boottime())
         self._set_timer("look", delay, self._look)
 
     def _look(self) -> None:
-        """End sessions that fell silent, and connections that never asked for one."""
+        """End sessions that fell silent, and connections that have none."""
         now = self._clock.boottime()
         if self._service is not None and self._is_committing:
-            self._service.expiry.stand_still(now)
+            self._service.sessions.expiry.stand_still(now)
         elif self._service is not None:
-            overdue = self._service.expiry.look(now)
+            overdue = self._service.sessions.expiry.look(now)
             if overdue:
                 self._do(lambda service: service.expire(overdue))
         for connection in list(self._connections):
-            if not connection.is_connected and now - connection.opened_at > _UNATTACHED:
+            if connection.is_connected and not connection.is_leaving:
+                connection.idle_since = None
+            elif connection.idle_since is None:
+                connection.idle_since = now
+            elif now - connection.idle_since > _IDLE:
                 connection.abort()
         self._look_later()
 
@@ -314,7 +315,7 @@ class Server:
             f"Received: {self._received}\n"
             f"Sent: {self._sent}\n"
             f"Connections: {len(self._connections)}\n"
-            f"Outstanding: {len(self._inbox)}\n"
+            f"Outstanding: {sum(len(connection.queue) for connection in self._ready)}\n"
             f"Zxid: {service.tree.zxid:#x}\n"
             f"Mode: standalone\n"
             f"Node count: {len(service.tree.nodes)}\n"

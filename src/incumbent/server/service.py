@@ -17,14 +17,7 @@ from typing import Any
 from incumbent.clock import Clock
 from incumbent.errors import InvalidACL, NoNode, Refused, RemoteWireError
 from incumbent.server import transactions
-from incumbent.server.expiry import Expiry
-from incumbent.server.sessions import (
-    NO_PASSWORD,
-    grant_timeout,
-    is_password,
-    new_session_id,
-    password,
-)
+from incumbent.server.sessions import NO_PASSWORD, Peer, Sessions
 from incumbent.server.store import Loaded
 from incumbent.server.tree import (
     Change,
@@ -72,21 +65,10 @@ from incumbent.wire import (
 )
 from incumbent.wire.records import MalformedRequest
 
-__all__ = ["Peer", "Service"]
+__all__ = ["Service"]
 
 _SCHEMES = ("digest", "ip")
 """What Apache accepts without further configuration. Neither opens anything here yet."""
-
-
-class Peer:
-    """A connection as the service sees it: its session, and what it is to be sent, in order."""
-
-    def __init__(self) -> None:
-        self.session_id = 0
-        self.out: list[bytes] = []
-        self.is_connected = False  # its ConnectRequest was taken
-        self.is_leaving = False  # nothing more is read; closed once `out` is sent
-        self.is_cut = False  # closed at once, sent or not
 
 
 class Service:
@@ -111,17 +93,10 @@ class Service:
         self.transactions: list[Transaction] = []
         self.is_writable = True
         self.on_request = on_request
-        self._secret = loaded.secret
+        self.sessions = Sessions(loaded, clock=clock, tick=tick, rng=rng)
         self._clock = clock
-        self._tick = tick
-        self._rng = rng
         self._log = log
-        self._owners: dict[int, Peer] = {}
         self._changed: dict[Peer, None] = {}
-        now = clock.boottime()
-        self.expiry = Expiry(tick, now)
-        for session_id, timeout_ms in self.tree.sessions.items():  # a fresh full timeout
-            self.expiry.track(session_id, timeout_ms / 1000, now)
 
     def take(self) -> tuple[Transaction, ...]:
         """What must become durable before `released` is called."""
@@ -137,23 +112,22 @@ class Service:
 
     def forget(self, peer: Peer) -> None:
         """Its connection is gone; its session is not."""
-        self.watches.drop(peer)
-        if self._owners.get(peer.session_id) is peer:
-            del self._owners[peer.session_id]
-        peer.is_leaving = peer.is_cut = True
+        self.leave(peer)
+        peer.is_cut = True
 
-    def heard(self, peer: Peer) -> None:
-        """Something came from the peer: its session lives."""
-        if peer.session_id:
-            self.expiry.touch(peer.session_id, self._clock.boottime())
+    def leave(self, peer: Peer) -> None:
+        """Close it when what it was sent so far is out."""
+        self.watches.drop(peer)
+        self.sessions.detach(peer)
+        peer.is_leaving = True
+        self._changed[peer] = None
 
     def expire(self, session_ids: list[int]) -> None:
         """End those that are still overdue. Not while nothing can be made durable."""
         for session_id in session_ids:
-            if self.is_writable and self.expiry.is_overdue(session_id):
+            if self.is_writable and self.sessions.expiry.is_overdue(session_id):
                 self._log(f"session {session_id:#x} expired")
-                self._end(session_id)
-                owner = self._owners.pop(session_id, None)
+                owner = self._end(session_id)
                 if owner is not None:
                     self.leave(owner)
                     owner.is_cut = True
@@ -211,36 +185,28 @@ class Service:
             )
             self.leave(peer)
             return
-        timeout_ms = grant_timeout(asked.timeout_ms, self._tick)
-        session_id = asked.session_id
+        session_id, timeout_ms = asked.session_id, self.sessions.grant(asked.timeout_ms)
         if session_id == 0:
             if not self.is_writable:
                 self.leave(peer)
                 return
-            session_id = new_session_id(self._rng, self.tree.sessions)
+            session_id = self.sessions.new_id(self.tree.sessions)
             self._commit((OpenSession(session_id, timeout_ms),))
-        elif session_id not in self.tree.sessions or not is_password(
-            self._secret, session_id, asked.password
-        ):
+        elif not self._is_owner(session_id, asked.password):
             answer = ConnectResponse(0, 0, NO_PASSWORD, self._shape(asked))
             self._send(peer, answer.encode())
             self.leave(peer)
             return
-        self._attach(peer, session_id, timeout_ms)
-        answer = ConnectResponse(
-            timeout_ms, session_id, password(self._secret, session_id), self._shape(asked)
-        )
-        self._send(peer, answer.encode())
-
-    def _attach(self, peer: Peer, session_id: int, timeout_ms: int) -> None:
-        """The session is the peer's from now on; whoever had it before is closed."""
-        before = self._owners.get(session_id)
+        before = self.sessions.attach(peer, session_id, timeout_ms)
         if before is not None:
             self.leave(before)
-        self._owners[session_id] = peer
-        peer.session_id = session_id
-        peer.is_connected = True
-        self.expiry.track(session_id, timeout_ms / 1000, self._clock.boottime())
+        password = self.sessions.password(session_id)
+        answer = ConnectResponse(timeout_ms, session_id, password, self._shape(asked))
+        self._send(peer, answer.encode())
+
+    def _is_owner(self, session_id: int, password: bytes) -> bool:
+        known = session_id in self.tree.sessions
+        return known and self.sessions.is_password(session_id, password)
 
     @staticmethod
     def _shape(asked: ConnectRequest) -> bool | None:
@@ -390,9 +356,9 @@ class Service:
                 return self.tree.stat(path)
         return None
 
-    def _end(self, session_id: int) -> None:
+    def _end(self, session_id: int) -> Peer | None:
         self._commit((transactions.end_session(self.tree, session_id),))
-        self.expiry.remove(session_id)
+        return self.sessions.end(session_id)
 
     def _check_writable(self) -> None:
         if not self.is_writable:
@@ -416,15 +382,8 @@ class Service:
     def _send(self, peer: Peer, body: bytes) -> None:
         if not peer.is_leaving:
             peer.out.append(frame(body))
+            peer.out_bytes += len(body)
             self._changed[peer] = None
-
-    def leave(self, peer: Peer) -> None:
-        """Close it when what it was sent so far is out."""
-        self.watches.drop(peer)
-        if self._owners.get(peer.session_id) is peer:
-            del self._owners[peer.session_id]
-        peer.is_leaving = True
-        self._changed[peer] = None
 
 
 _SYSTEM_ERROR = -1

@@ -36,11 +36,11 @@ CREATE TABLE IF NOT EXISTS log (zxid INTEGER PRIMARY KEY, body BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS znodes (path TEXT PRIMARY KEY, body BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS sessions (id INTEGER PRIMARY KEY, timeout_ms INTEGER NOT NULL);
 """
-_STEP = 128
-"""Rows folded at a time: a few milliseconds."""
+_STEP_BYTES = 32 * 1024
+"""So much of the log is folded at a time: some milliseconds."""
 
-_LOG_ROWS = 1024
-"""More rows than this and folding begins."""
+_LOG_BYTES = 1024 * 1024
+"""More than this and folding begins: recovery reads little."""
 
 _PAUSE = 0.02
 """Seconds between two steps, so that requests come in between."""
@@ -54,7 +54,7 @@ class SqliteStore:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._rows = 0
+        self._log_bytes = 0
         self._folding: asyncio.TimerHandle | None = None
         with self._failures():
             self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
@@ -82,9 +82,9 @@ class SqliteStore:
                 ),
                 self._db.execute("SELECT id, timeout_ms FROM sessions ORDER BY id"),
             )
-            self._rows = 0
+            self._log_bytes = 0
             for (body,) in self._db.execute("SELECT body FROM log ORDER BY zxid"):
-                self._rows += 1
+                self._log_bytes += len(body)
                 for transaction in unpack_transactions(body):
                     tree.apply(transaction)
             secret = self._meta("secret")
@@ -92,12 +92,11 @@ class SqliteStore:
         return Loaded(tree=tree, secret=secret)
 
     async def commit(self, batch: Batch) -> None:
+        body = pack_transactions(batch)
         with self._failures():
-            self._db.execute(
-                "INSERT INTO log VALUES (?, ?)", (batch[-1].zxid, pack_transactions(batch))
-            )
-        self._rows += 1
-        if self._rows > _LOG_ROWS and self._folding is None:
+            self._db.execute("INSERT INTO log VALUES (?, ?)", (batch[-1].zxid, body))
+        self._log_bytes += len(body)
+        if self._log_bytes > _LOG_BYTES and self._folding is None:
             self._fold_later()
 
     def close(self) -> None:
@@ -108,15 +107,22 @@ class SqliteStore:
 
     def fold(self) -> bool:
         """Fold the oldest rows into the state; True if rows are left. Raises `StoreFailed`."""
+        transactions: list[Transaction] = []
+        taken = 0
         with self._failures(), self._transaction():
-            rows = self._db.execute(
-                "SELECT zxid, body FROM log ORDER BY zxid LIMIT ?", (_STEP,)
-            ).fetchall()
-            if rows:
-                self._write_state([t for _, body in rows for t in unpack_transactions(body)])
-                self._db.execute("DELETE FROM log WHERE zxid <= ?", (rows[-1][0],))
-        self._rows -= len(rows)
-        return self._rows > 0
+            rows = self._db.execute("SELECT body FROM log ORDER BY zxid")
+            for (body,) in rows:
+                transactions += unpack_transactions(body)
+                taken += len(body)
+                if taken >= _STEP_BYTES:
+                    break
+            rows.close()
+            if transactions:
+                self._write_state(transactions)
+                last = transactions[-1].zxid
+                self._db.execute("DELETE FROM log WHERE zxid <= ?", (last,))
+        self._log_bytes -= taken
+        return self._log_bytes > 0
 
     def _write_state(self, transactions: list[Transaction]) -> None:
         """The state table after these, worked out on a tree of only the znodes they touch."""
