@@ -342,20 +342,18 @@ class Session:
             assert call.then is not None
             call.then(call, value)
             return
-        session = self._session
-        session.last_zxid = max(session.last_zxid, header.zxid)
-        if header.err != Err.SESSION_EXPIRED:
-            self._proved(call, value)
+        if header.err == Err.SESSION_EXPIRED:
+            self._lose("server", "the server's word")
+            self._traffic.settle(call, SessionExpired(self.session_id, "the server's word"))
+            return
+        self._session.last_zxid = max(self._session.last_zxid, header.zxid)
+        self._proved(call, value)
         if call.then is not None:
             call.then(call, value)
         if call.watcher is not None and not call.future.done():
             self._watches.answered(call.request, value, call.watcher)
         self._traffic.settle(call, value)
-        if self._connection is not connection:  # a listener has ended it
-            return
-        if header.err == Err.SESSION_EXPIRED:
-            self._lose("server", "the server's word")
-        elif header.err == Err.SESSION_MOVED:
+        if header.err == Err.SESSION_MOVED:
             connection.drop("the session has moved to another connection")
 
     def _proved(self, call: Call, value: object) -> None:
