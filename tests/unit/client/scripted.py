@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from incumbent.client import Client
+from incumbent.client import Client, State
 from incumbent.wire import (
     Check,
     CloseSession,
@@ -38,7 +38,7 @@ from incumbent.wire import (
     frame,
 )
 
-__all__ = ["STAT", "Peer", "ScriptedServer", "ShiftedClock", "client_of", "scripted"]
+__all__ = ["STAT", "Peer", "ScriptedServer", "ShiftedClock", "client_of", "reached", "scripted"]
 
 STAT = Stat(1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1)
 
@@ -213,6 +213,17 @@ def _in_multi(op: Any) -> Any:
     if isinstance(op, Check) or op.op is Op.DELETE:
         return None
     return STAT if op.op is Op.SET_DATA else op.path
+
+
+async def reached(client: Client, *states: State) -> None:
+    """Return when the client is in one of these states."""
+    there = asyncio.Event()
+    forget = client.watch_state(lambda state: there.set() if state in states else None)
+    try:
+        if client.state not in states:
+            await there.wait()
+    finally:
+        forget()
 
 
 @asynccontextmanager
