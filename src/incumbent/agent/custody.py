@@ -240,6 +240,8 @@ class Custody:
                 if instance is not None and instance.epoch == message.epoch:
                     instance.hear(message)
                     self._see(instance)
+                if isinstance(message, m.Stuck):
+                    self._say(f"{message.seat}: alive after SIGKILL; waiting for its end")
         self.bell.ring()
 
     def _see(self, instance: Instance) -> None:

@@ -281,6 +281,7 @@ class Elect:
         custody = self._custody
         custody.draining.add_done_callback(custody.bell.ring)
         forget = hold.lost.listen(custody.bell.ring)
+        is_told = False
         try:
             self._play(f"{place.name} is the leader")
             instance = self._start(place, numbers) if self._settings.command else None
@@ -294,6 +295,10 @@ class Elect:
                     return 0
                 if instance is not None and instance.is_empty:
                     return self._after(place, instance)
+                if instance is not None and instance.pid and not is_told:
+                    is_told = True
+                    how = f"pid {instance.main}, {instance.containment}, token {instance.epoch}"
+                    self._say(f"started {self._command}: {how}")
                 await custody.bell.heard()
         finally:
             forget()

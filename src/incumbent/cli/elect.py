@@ -16,6 +16,11 @@ from incumbent.cli.exits import USAGE, failed, interrupted, say
 from incumbent.cli.process import module
 from incumbent.cli.srvr import times
 from incumbent.errors import IncumbentError
+from incumbent.guardian import words
+from incumbent.guardian.actions import Action, AgentDied, Event, KillAgent
+from incumbent.guardian.containment import probe
+from incumbent.guardian.main import run
+from incumbent.guardian.table import Policy
 from incumbent.settings import resolve
 from incumbent.wire import paths
 
@@ -75,9 +80,6 @@ def main(argv: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return interrupted()
 
-    from incumbent.guardian.main import run
-    from incumbent.guardian.table import Policy
-
     return run(
         module("incumbent.agent"),
         settings={
@@ -96,7 +98,21 @@ def main(argv: Sequence[str]) -> int:
         policy=Policy.RELEASE,
         beat=seen.session_timeout / 10,
         session_timeout=seen.session_timeout,
+        tell=_Voice(),
     )
+
+
+class _Voice:
+    """What the guardian says: what its agent cannot, which is its own end and what comes of it."""
+
+    def __init__(self) -> None:
+        self._is_alone = False
+
+    def __call__(self, thing: Event | Action) -> str:
+        if isinstance(thing, AgentDied) and thing.code != 0:
+            self._is_alone = True
+        is_ours = isinstance(thing, KillAgent) and thing.why != "its link is closed"
+        return words.of(thing) if self._is_alone or is_ours else ""
 
 
 def _split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -152,8 +168,6 @@ def _parser() -> argparse.ArgumentParser:
 
 def _isolation(wanted: str | None) -> tuple[str, str]:
     """The containment for COMMAND, and what is wrong with it."""
-    from incumbent.guardian.containment import probe
-
     found = probe()
     for name in (wanted,) if wanted else ("sealed", "swept"):
         if not found[name]:
