@@ -40,7 +40,8 @@ _SICK_PAUSE = 0.5  # seconds between two tries on a disk that fails
 
 
 class LogPipe:
-    """The guardian's side. Poll `pidfd` (the writer's); readable: call `replace`."""
+    """The guardian's side. `pid` is the writer's, 0 while there is none; poll `pidfd`, and when
+    it is readable call `bury`, then either `close` or, if not `is_young`, `replace`."""
 
     def __init__(self, path: str, secrets: Sequence[bytes]) -> None:
         """Raises OSError."""
@@ -48,7 +49,12 @@ class LogPipe:
         self._secrets = tuple(secrets)
         self.read_end, self.write_end = os.pipe()
         self._is_full = False
-        self.pid, self.pidfd = self._spawn("")
+        self.pid, self.pidfd = 0, -1
+        try:
+            self.replace("")
+        except OSError:
+            self.close()
+            raise
 
     def close_write_end(self) -> None:
         """After the program was forked: the end of its tree shall be the end of the file."""
@@ -56,46 +62,54 @@ class LogPipe:
             os.close(self.write_end)
             self.write_end = -1
 
-    def replace(self, why: str) -> None:
-        """A new writer; the old one is dead. Raises OSError if none can be forked."""
-        os.waitid(os.P_PIDFD, self.pidfd, os.WEXITED | os.WNOHANG)
+    def bury(self) -> bool:
+        """The writer is dead: reap it. True: it had come to the end of the output."""
+        found = os.waitid(os.P_PIDFD, self.pidfd, os.WEXITED | os.WNOHANG)
         os.close(self.pidfd)
-        self.pid, self.pidfd = self._spawn(why)
+        self.pid, self.pidfd = 0, -1
+        return found is not None and found.si_code == os.CLD_EXITED and found.si_status == 0
 
-    def look(self) -> bool:
-        """To be called each second; True: the writer was frozen and is killed.
-
-        It is when the pipe is full at two looks in succession: a living writer empties it.
-        """
-        waiting = bytearray(4)
-        fcntl.ioctl(self.read_end, termios.FIONREAD, waiting)
-        is_full = struct.unpack("i", waiting)[0] >= _CHUNK // 2
-        was_full, self._is_full = self._is_full, is_full
-        if was_full and is_full:
-            self._is_full = False
-            kernel.kill(self.pidfd)
-            return True
-        return False
-
-    def close(self) -> None:
-        """The tree is empty: the writer ends by itself once it has written the rest."""
-        self.close_write_end()
-        os.close(self.read_end)
-        os.close(self.pidfd)
-
-    def _spawn(self, note: str) -> tuple[int, int]:
+    def replace(self, note: str) -> None:
+        """A new writer, which writes `note` first. Raises OSError if none can be forked."""
+        self.is_young = True  # one that dies at once is not followed at once
         pid = os.fork()
         if pid == 0:
             _be_writer(self.read_end, self.path, self._secrets, note)
-        return pid, os.pidfd_open(pid)
+        self.pid, self.pidfd = pid, os.pidfd_open(pid)
+
+    def look(self) -> bool:
+        """To be called each second; True: there is no writer, `replace` it.
+
+        One that leaves the pipe full for two looks in succession is frozen and is killed: a
+        living one empties it, whatever its disk does.
+        """
+        self.is_young = False
+        if self.pid == 0:
+            return True
+        waiting = bytearray(4)
+        fcntl.ioctl(self.read_end, termios.FIONREAD, waiting)
+        was_full, self._is_full = self._is_full, struct.unpack("i", waiting)[0] >= _CHUNK // 2
+        if was_full and self._is_full:
+            self._is_full = False
+            kernel.kill(self.pidfd)
+        return False
+
+    def close(self) -> None:
+        """Let go of it: the writer ends by itself once it has written the rest."""
+        self.close_write_end()
+        os.close(self.read_end)
+        if self.pidfd >= 0:
+            os.close(self.pidfd)
 
 
 def _be_writer(read_end: int, path: str, secrets: Sequence[bytes], note: str) -> NoReturn:
+    code = 1
     try:
         _settle_down(secrets, {2, read_end})
         write_log(read_end, Path(path), note)
+        code = 0
     finally:
-        os._exit(0)
+        os._exit(code)
 
 
 def _settle_down(secrets: Sequence[bytes], keep: set[int]) -> None:

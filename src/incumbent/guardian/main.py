@@ -154,8 +154,9 @@ class _Guardian:
             self.events.append(a.Tick())
         if now >= self.look_at:
             self.look_at = now + _LOOK_EVERY if self.logs else math.inf
-            for log in self.logs.values():
-                log.look()
+            for key, log in self.logs.items():
+                if log.look():
+                    self.replace_writer(key, log)
         if now >= self.closer_by:
             self.closer_by = math.inf
             kernel.kill(self.closer_pidfd)
@@ -195,13 +196,13 @@ class _Guardian:
         self.events.append(a.AgentDied(generation, code))
 
     def on_channel(self, tree: Tree) -> None:
-        self.events += tree.on_channel()
-        if tree.is_silent:
-            self.selector.unregister(tree.channel)
+        if tree.channel.fileno() in self.selector.get_map():
+            self.events += tree.on_channel()
+            if tree.is_silent:
+                self.selector.unregister(tree.channel)
 
     def on_tree_death(self, tree: Tree) -> None:
-        if not tree.is_silent:
-            self.on_channel(tree)
+        self.on_channel(tree)  # to its end
         if not tree.is_silent:
             self.selector.unregister(tree.channel)
         self.selector.unregister(tree.pidfd)
@@ -211,14 +212,17 @@ class _Guardian:
 
     def on_writer_death(self, key: tuple[str, int], pidfd: int) -> None:
         self.selector.unregister(pidfd)
-        log = self.logs.get(key)
-        if log is None:
-            return
+        log = self.logs[key]
+        if log.bury():
+            self.logs.pop(key).close()
+        elif not log.is_young:  # else at the next look
+            self.replace_writer(key, log)
+
+    def replace_writer(self, key: tuple[str, int], log: LogPipe) -> None:
         try:
             log.replace("the log writer was replaced, lines may be missing here")
         except OSError as error:
-            self.say(f"{key[0]} epoch {key[1]}: no log writer: {error}")
-            self.logs.pop(key)
+            self.say(f"{key[0]} epoch {key[1]}: no log writer: {error.strerror}")
         else:
             self.watch_writer(key, log)
 
@@ -302,10 +306,10 @@ class _Guardian:
         """Its tree is empty: the writer ends by itself."""
         log = self.logs.pop((seat, epoch), None)
         if log is not None:
-            with suppress(KeyError):
+            if log.pid > 0:
                 self.selector.unregister(log.pidfd)
+                self.helpers.add(log.pid)
             log.close()
-            self.helpers.add(log.pid)
 
     def signal(self, action: a.Signal) -> None:
         tree = self.trees.get((action.seat, action.epoch))

@@ -1,0 +1,143 @@
+"""A program's output: written, rotated, and never a reason for the program to wait or die."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.programs.guardian_under_test import GuardianUnderTest, guardian
+from tests.waiting import wait_until
+
+from incumbent.guardian import messages as m
+
+LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z (.*)\n")
+
+
+def test_each_line_has_its_time_and_the_programs_bytes(tmp_path: Path) -> None:
+    with guardian(tmp_path) as g:
+        agent = g.connected()
+        g.run(agent, g.nasty("says", "one\ntwo\n\nfour"))
+
+        log = tmp_path / "web-0.log"
+        wait_until(lambda: log.exists() and log.read_text().count("\n") == 4, what="four lines")
+
+    assert LINE.findall(log.read_text()) == ["one", "two", "", "four"]
+
+
+def test_the_next_epoch_goes_on_in_the_same_file(tmp_path: Path) -> None:
+    with guardian(tmp_path) as g:
+        agent = g.connected()
+        for word in ("first", "second", "third"):
+            g.run(agent, g.nasty("says", word))
+            agent.say(m.Stop(seat="web/0", epoch=g.epoch, grace=0))
+            agent.expect(m.Empty, epoch=g.epoch)
+
+        log = tmp_path / "web-0.log"
+        wait_until(lambda: log.exists() and log.read_text().count("\n") == 3, what="three lines")
+
+    assert LINE.findall(log.read_text()) == ["first", "second", "third"]
+
+
+def test_a_killed_writer_is_replaced_and_the_program_goes_on(tmp_path: Path) -> None:
+    with guardian(tmp_path) as g:
+        agent = g.connected()
+        started = g.run(agent, g.nasty("floods"))
+        writer = wait_until(lambda: writers(g, agent.pid, started.pid), what="a writer")
+
+        os.kill(writer[0], signal.SIGKILL)
+        log = tmp_path / "web-0.log"
+        wait_until(lambda: writers(g, agent.pid, started.pid) not in ([], writer), what="another")
+        size = total(log)
+        wait_until(lambda: total(log) > size + 1000, what="more output")
+
+        assert started.main in g.living()
+
+
+def test_a_frozen_writer_is_replaced(tmp_path: Path) -> None:
+    with guardian(tmp_path) as g:
+        agent = g.connected()
+        started = g.run(agent, g.nasty("floods"))
+        writer = wait_until(lambda: writers(g, agent.pid, started.pid), what="a writer")
+
+        os.kill(writer[0], signal.SIGSTOP)
+
+        wait_until(lambda: writers(g, agent.pid, started.pid) not in ([], writer), what="another")
+
+
+def test_a_flood_is_kept_in_five_files_of_ten_megabytes(tmp_path: Path) -> None:
+    with guardian(tmp_path) as g:
+        agent = g.connected()
+        g.run(agent, g.nasty("floods"))
+
+        wait_until((tmp_path / "web-0.log.4").exists, 60, what="the fifth file")
+        agent.say(m.Stop(seat="web/0", epoch=1, grace=0))
+        agent.expect(m.Empty)
+
+    files = sorted(tmp_path.glob("web-0.log*"))
+    assert [each.name for each in files] == ["web-0.log", *(f"web-0.log.{n}" for n in (1, 2, 3, 4))]
+    assert all(each.stat().st_size <= 10_000_000 for each in files)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 1 MB."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("no tmpfs can be mounted here")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def test_a_full_disk_stops_nothing_and_the_lost_lines_are_counted(
+    tmp_path: Path, small_disk: Path
+) -> None:
+    filler = small_disk / "filler"
+    with guardian(tmp_path) as g:
+        agent = g.connected()
+        filler.write_bytes(b"x" * 900_000)
+        started = g.run(agent, g.nasty("floods", log=str(small_disk / "web-0.log")))
+        wait_until(lambda: full(small_disk), what="the disk to be full")
+
+        agent.lease(60)  # the guardian is fine
+        assert started.main in g.living()
+        agent.say(m.Stop(seat="web/0", epoch=1, grace=1.0))
+        agent.expect(m.Empty)
+        filler.unlink()
+        g.run(agent, g.nasty("says", "again", log=str(small_disk / "web-0.log")))
+        wait_until(
+            lambda: "again" in (small_disk / "web-0.log").read_text(), what="the log to work again"
+        )
+
+
+def test_no_log_means_our_own_output(tmp_path: Path) -> None:
+    with guardian(tmp_path) as g:
+        agent = g.connected()
+        program = ("sh", "-c", "echo to our own stderr >&2")
+        agent.say(g.nasty("plain", argv=program, log=None))
+        agent.expect(m.Empty)
+
+        wait_until(lambda: "to our own stderr" in g.errors, what="its output")
+
+
+def writers(g: GuardianUnderTest, *others: int) -> list[int]:
+    """The guardian's children that are neither agent nor first process: log writers.
+
+    The relay of the guardian's own stderr, which is a file here, came before all others."""
+    pid = g.process.pid
+    found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return sorted(int(each) for each in found if int(each) not in others)[1:]
+
+
+def total(log: Path) -> int:
+    return sum(each.stat().st_size for each in log.parent.glob(log.name + "*") if each.exists())
+
+
+def full(folder: Path) -> bool:
+    return os.statvfs(folder).f_bfree == 0

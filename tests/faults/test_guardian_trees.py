@@ -1,0 +1,219 @@
+"""Real programs that misbehave, under a real guardian: every row ends with nobody alive."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from tests.programs.guardian_under_test import guardian
+from tests.waiting import wait_until
+
+from incumbent.guardian import messages as m
+from incumbent.guardian.containment import probe
+
+KINDS = ["plain", "ignores-stop", "daughter", "breeder", "floods", "closes-output", "stops-itself"]
+SEALED_IMPOSSIBLE = probe()["sealed"]
+CONTAINMENTS = [
+    pytest.param(
+        "sealed",
+        marks=pytest.mark.skipif(
+            bool(SEALED_IMPOSSIBLE) and not os.environ.get("CI"), reason=SEALED_IMPOSSIBLE
+        ),
+    ),
+    "swept",
+]
+contained = pytest.mark.parametrize("containment", CONTAINMENTS)
+
+
+@contained
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_stop_ends_the_whole_tree(tmp_path: Path, kind: str, containment: str) -> None:
+    with guardian(tmp_path) as g:
+        agent = g.connected()
+        g.run(agent, g.nasty(kind, containment=containment))
+
+        agent.say(m.Stop(seat="web/0", epoch=1, grace=0.3))
+        agent.expect(m.Empty, epoch=1)
+
+        assert not g.living()
+
+
+@contained
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_guardians_death_ends_the_whole_tree(
+    tmp_path: Path, kind: str, containment: str
+) -> None:
+    with guardian(tmp_path) as g:
+        agent = g.connected()
+        g.run(agent, g.nasty(kind, containment=containment))
+
+        g.process.kill()
+        g.process.wait()
+
+        wait_until(lambda: not g.living(), what="every program to be dead")
+
+
+@contained
+@pytest.mark.parametrize("kind", ["ignores-stop", "daughter", "stops-itself"])
+def test_the_hard_deadline_holds_while_the_guardian_is_frozen(
+    tmp_path: Path, kind: str, containment: str
+) -> None:
+    with guardian(tmp_path) as g:
+        agent = g.connected()
+        g.run(agent, g.nasty(kind, containment=containment))
+        agent.lease(2.0)
+
+        g.process.send_signal(signal.SIGSTOP)
+
+        wait_until(lambda: not g.living(), what="the tree to end itself")
+        g.process.send_signal(signal.SIGCONT)
+        agent.expect(m.Empty, epoch=1)
+
+
+@contained
+def test_a_lease_prolonged_in_time_restarts_nothing(tmp_path: Path, containment: str) -> None:
+    with guardian(tmp_path) as g:
+        agent = g.connected()
+        started = g.run(agent, g.nasty("plain", containment=containment))
+        agent.lease(1.6)
+
+        for _ in range(12):
+            time.sleep(0.1)  # a beat's rhythm, not a wait for something
+            agent.lease(1.6)
+
+        assert started.pid and started.main in g.living()
+
+
+@contained
+def test_at_soft_the_program_is_asked_and_at_hard_killed(tmp_path: Path, containment: str) -> None:
+    with guardian(tmp_path) as g:
+        agent = g.connected()
+        g.run(agent, g.nasty("ignores-stop", containment=containment))
+
+        agent.lease(1.5)
+
+        assert "soft deadline" in agent.expect(m.Stopping, epoch=1).why
+        agent.expect(m.Empty, epoch=1)
+        assert not g.living()
+
+
+@contained
+def test_a_program_in_the_background_is_a_failed_start_with_what_it_left(
+    tmp_path: Path, containment: str
+) -> None:
+    with guardian(tmp_path) as g:
+        agent = g.connected()
+        agent.say(g.nasty("background", containment=containment))
+
+        agent.expect(m.Started)
+        exited = agent.expect(m.Exited)
+        agent.expect(m.Empty)
+
+        assert (exited.code, exited.signal, exited.left) == (0, None, 1)
+        assert exited.uptime < 5
+        assert not g.living()
+
+
+@contained
+def test_an_exit_code_comes_back(tmp_path: Path, containment: str) -> None:
+    with guardian(tmp_path) as g:
+        agent = g.connected()
+        agent.say(g.nasty("exits", "7", containment=containment))
+
+        exited = agent.expect(m.Exited)
+
+        assert (exited.code, exited.signal, exited.left) == (7, None, 0)
+        agent.expect(m.Empty)
+
+
+@contained
+def test_a_killed_main_is_told_by_its_signal(tmp_path: Path, containment: str) -> None:
+    with guardian(tmp_path) as g:
+        agent = g.connected()
+        started = g.run(agent, g.nasty("plain", containment=containment))
+
+        os.kill(started.main, signal.SIGKILL)
+        exited = agent.expect(m.Exited)
+
+        assert (exited.code, exited.signal) == (None, signal.SIGKILL)
+
+
+@contained
+@pytest.mark.parametrize(
+    ("argv", "cwd", "says"),
+    [
+        (("/no/such/program",), "/", "No such file"),
+        (("no-such-program-in-path",), "/", "No such file"),
+        (("/etc/passwd",), "/", "Permission denied"),
+        (("/",), "/", "Permission denied"),
+        (("/bin/true",), "/no/such/folder", "/no/such/folder"),
+        (("a\0b",), "/", "null"),
+    ],
+)
+def test_what_cannot_be_executed_is_refused_for_good_with_the_reason(
+    tmp_path: Path, argv: tuple[str, ...], cwd: str, says: str, containment: str
+) -> None:
+    with guardian(tmp_path) as g:
+        agent = g.connected()
+        agent.say(g.nasty("plain", argv=argv, cwd=cwd, containment=containment))
+
+        refused = agent.expect(m.Refused, epoch=1)
+
+        assert refused.permanent
+        assert says in refused.why
+        g.run(agent, g.nasty("plain", containment=containment))
+
+
+@contained
+def test_a_killed_first_process_leaves_nobody(tmp_path: Path, containment: str) -> None:
+    with guardian(tmp_path) as g:
+        agent = g.connected()
+        started = g.run(agent, g.nasty("daughter", containment=containment))
+
+        os.kill(started.pid, signal.SIGKILL)
+        agent.expect(m.Empty, epoch=1)
+
+        assert not g.living()
+
+
+@contained
+def test_the_program_gets_its_environment_and_nothing_else(
+    tmp_path: Path, containment: str
+) -> None:
+    told = tmp_path / "told"
+    with guardian(tmp_path) as g:
+        agent = g.connected()
+        g.run(
+            agent,
+            g.nasty(
+                "tells",
+                str(told),
+                env={"INCUMBENT_SEAT": "web/0", "B": "x=y"},
+                cwd=str(tmp_path),
+                containment=containment,
+            ),
+        )
+
+        env, fds, is_session_leader, stdin, blocked, _, cwd = told.read_text().splitlines()
+
+    assert eval(env) == {"INCUMBENT_SEAT": "web/0", "B": "x=y"} | _added_by_python(env)
+    assert eval(fds)[:3] == [0, 1, 2] and len(eval(fds)) == 4  # and the one that lists
+    assert is_session_leader == "True"
+    assert stdin == "'/dev/null'"
+    assert blocked == "[]"
+    assert cwd == str(tmp_path)
+
+
+def _added_by_python(env: str) -> dict[str, str]:
+    return {k: v for k, v in eval(env).items() if k == "LC_CTYPE"}
+
+
+def test_an_unknown_containment_is_refused_for_good(tmp_path: Path) -> None:
+    with guardian(tmp_path) as g:
+        agent = g.connected()
+        agent.say(g.nasty("plain", containment="wished-for"))
+
+        assert agent.expect(m.Refused).permanent
