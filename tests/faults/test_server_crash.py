@@ -1,0 +1,117 @@
+"""SIGKILL of the server under writes: what was acknowledged is there, and nothing is half there."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import threading
+from pathlib import Path
+
+import pytest
+from tests.conformance.embedded import EmbeddedServer
+from tests.conformance.raw import Closed, RawClient
+from tests.waiting import wait_until
+
+from incumbent.wire import Create, Exists, GetChildren, GetData, Multi, SetData
+
+
+class Writer(threading.Thread):
+    """Creates /w<k>/<n> for n = 0, 1, 2… and keeps /a<k> and /b<k> equal, many requests in flight."""
+
+    def __init__(self, server: EmbeddedServer, number: int, first: int) -> None:
+        super().__init__()
+        self.client = RawClient.connected(server.host, server.port, timeout_ms=30_000)
+        self.number = number
+        self.first = first
+        self.acknowledged = first  # every n below is there
+        self.pair = -1  # the last n acknowledged for the pair
+        self.zxid = 0
+        self.sent = first
+
+    def run(self) -> None:
+        k, ahead = self.number, 20
+        requests: list[Create | Multi] = []
+        with contextlib.suppress(Closed, OSError):
+            while True:
+                while len(requests) < ahead:
+                    n = str(self.sent)
+                    both = [SetData(f"/a{k}", n.encode()), SetData(f"/b{k}", n.encode())]
+                    requests += [Create(f"/w{k}/{n}", n.encode()), Multi(both)]
+                    self.sent += 1
+                    for request in requests[-2:]:
+                        self.client.submit(request)
+                request = requests.pop(0)
+                reply = self.client.reply(request)
+                assert reply.err == 0, reply
+                assert reply.zxid > self.zxid
+                self.zxid = reply.zxid
+                if isinstance(request, Create):
+                    self.acknowledged = int(request.path.rpartition("/")[2]) + 1
+                else:
+                    self.pair = self.acknowledged - 1
+
+
+WRITERS = 3
+
+
+def test_no_acknowledged_write_is_lost_and_no_multi_is_half_there(tmp_path: Path) -> None:
+    rng = random.Random(20)
+    server = EmbeddedServer(tmp_path)
+    with server:
+        with RawClient.connected(server.host, server.port) as setup:
+            for k in range(WRITERS):
+                for path in (f"/w{k}", f"/a{k}", f"/b{k}"):
+                    assert setup.call(Create(path, b"-1")).err == 0
+        firsts = [0] * WRITERS
+        zxid = 0
+        total = 0
+        for _ in range(10):
+            writers = [Writer(server, k, firsts[k]) for k in range(WRITERS)]
+            for writer in writers:
+                writer.start()
+            enough = rng.randrange(5, 400)
+            wait_until(lambda w=writers, e=enough: sum(x.acknowledged - x.first for x in w) > e)  # type: ignore[misc]
+            server.kill()
+            for writer in writers:
+                writer.join(10)
+                writer.client.close()
+            server.start()
+            seen = max(writer.zxid for writer in writers)
+            with RawClient.connected(server.host, server.port, last_zxid=seen) as reader:
+                zxid_now = reader.call(Exists("/")).zxid
+                assert zxid_now >= seen, "the zxid went back"
+                assert zxid_now >= zxid
+                zxid = zxid_now
+                for k, writer in enumerate(writers):
+                    names = {int(name) for name in reader.call(GetChildren(f"/w{k}")).value}
+                    assert names == set(range(len(names))), "a write is missing in the middle"
+                    assert len(names) >= writer.acknowledged, "an acknowledged write is lost"
+                    pair = [reader.call(GetData(f"/{side}{k}")).value.data for side in "ab"]
+                    assert pair[0] == pair[1], "half of a multi"
+                    assert int(pair[0]) >= writer.pair, "an acknowledged multi is lost"
+                    firsts[k] = len(names)
+            total += sum(writer.acknowledged - writer.first for writer in writers)
+    assert total > 100
+
+
+def test_a_session_and_its_ephemerals_outlive_a_crash(tmp_path: Path) -> None:
+    with EmbeddedServer(tmp_path) as server:
+        client = RawClient.connected(server.host, server.port)
+        session = client.session
+        assert session is not None
+        client.call(Create("/e", b"", flags=1))
+
+        server.restart()
+
+        with RawClient(server.host, server.port) as again:
+            answer = again.connect(
+                session_id=session.session_id, password=session.password, last_zxid=2
+            )
+            assert answer == session
+            assert again.call(Exists("/e")).value.ephemeralOwner == session.session_id
+
+
+@pytest.mark.soak
+def test_a_hundred_crashes(tmp_path: Path) -> None:
+    for n in range(10):
+        test_no_acknowledged_write_is_lost_and_no_multi_is_half_there(tmp_path / str(n))
