@@ -34,8 +34,7 @@ _HANDED_ON = 10.0
 def main(argv: Sequence[str]) -> int:
     """Be a node until told to stop; returns the exit code."""
     options = _parser().parse_args(argv)
-    if options.parent_death:
-        die_with_parent()
+    parent = die_with_parent() if options.parent_death else None
     try:
         settings = resolve({key: getattr(options, key) for key in KEYS})
         hosts = settings.hosts()
@@ -73,6 +72,7 @@ def main(argv: Sequence[str]) -> int:
         policy=Policy.KEEP,
         beat=seen.session_timeout / 10,
         session_timeout=seen.session_timeout,
+        parent=parent,
     )
 
 

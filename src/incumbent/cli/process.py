@@ -1,6 +1,7 @@
 """Starting our own modules as processes, and the child's own part: to end with its parent.
 
-Rule of this file: small, since every lasting command imports it.
+Rule of this file: small, since every lasting command imports it. A child lives in a session of
+its own, so that the terminal's signals reach only its parent.
 """
 
 from __future__ import annotations
@@ -8,11 +9,15 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import subprocess
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 
-__all__ = ["die_with_parent", "module"]
+__all__ = ["Child", "die_with_parent", "module"]
 
 _PR_SET_PDEATHSIG = 1
+_TAIL = 4096
 
 
 def module(name: str, *arguments: str) -> list[str]:
@@ -20,9 +25,47 @@ def module(name: str, *arguments: str) -> list[str]:
     return [sys.executable, "-P", "-m", name, *arguments]
 
 
-def die_with_parent() -> None:
-    """SIGTERM when the process that started this one ends, however it ends."""
+def die_with_parent() -> int:
+    """SIGTERM when the process that started this one ends, however it ends; its pid."""
     parent = os.getppid()
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM))
     if os.getppid() != parent:
         os.kill(os.getpid(), signal.SIGTERM)
+    return parent
+
+
+class Child:
+    """One life of a child. Its stderr goes to the end of the file `log`."""
+
+    def __init__(self, argv: Sequence[str], log: Path, *, pass_fds: Sequence[int] = ()) -> None:
+        """Start it; must be called on the main thread (its end is what the child is told of)."""
+        fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        try:
+            self._log, self._begin = log, os.fstat(fd).st_size
+            self._process = subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=fd,
+                stderr=fd,
+                pass_fds=pass_fds,
+                start_new_session=True,
+            )
+        finally:
+            os.close(fd)
+        self.pid = self._process.pid
+
+    def reap(self) -> int:
+        """Wait for its end; its exit code, negative for a signal."""
+        return self._process.wait()
+
+    def signal(self, number: int) -> None:
+        """Without effect once it is reaped."""
+        self._process.send_signal(number)
+
+    def last_words(self) -> str:
+        """The last line that it wrote in this life, "" if none."""
+        with open(self._log, "rb") as file:
+            end = file.seek(0, os.SEEK_END)
+            file.seek(max(self._begin, end - _TAIL))
+            lines = file.read().decode(errors="replace").strip().splitlines()
+        return lines[-1].strip() if lines else ""

@@ -1,0 +1,162 @@
+"""`incumbent up [FILE]`: a server, a node and the components of FILE, until Ctrl-C.
+
+    read FILE ─► lock .incumbent ─► start server and guardian, side by side
+              ─► write the components ─► let the agent go ─► watch, and restart what dies
+              ─► Ctrl-C: guardian (which stops everything in order), then server
+
+Rule of this file: nothing starts before FILE is right and the folder is ours. Server and
+guardian have sessions of their own, so that the terminal's signals reach only this process;
+if it is killed, both stop by themselves.
+"""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import os
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from incumbent.cli.exits import NO, USAGE, failed
+from incumbent.cli.folder import Folder
+from incumbent.cli.live import Screen
+from incumbent.cli.process import Child, module
+from incumbent.errors import IncumbentError, SpecError, SpecErrors
+from incumbent.settings import Settings, resolve
+from incumbent.spec import Spec, read_specs
+
+__all__ = ["PORT", "SESSION", "Scene", "main"]
+
+PORT = 2181
+SESSION = 10.0
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run until told to stop; returns the exit code."""
+    options = _parser().parse_args(argv)
+    screen = Screen()
+    file = Path(options.file).absolute()
+    folder = Folder(file.parent / ".incumbent")
+    try:
+        specs = read_specs(file, folder=file.parent)
+        settings = _settings(file)
+        folder.lock()
+        folder.await_earlier(screen.line)
+        if options.fresh:
+            folder.empty(screen.line)
+    except SpecErrors as error:
+        return failed(error)
+    except IncumbentError as error:
+        return failed(error, USAGE)
+    except KeyboardInterrupt:
+        return NO
+    scene = Scene(file=file, specs=specs, settings=settings, folder=folder, screen=screen)
+    server, guardian = scene.start()
+
+    from incumbent.cli.running import run  # while they start
+
+    return run(scene, server, guardian)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="incumbent up",
+        description="Run the components of FILE on this machine until Ctrl-C, which stops them in "
+        "the reverse order of FILE; Ctrl-C again kills them at once.",
+        epilog="A ZooKeeper server (127.0.0.1:2181, or a free port if that is taken) and a node "
+        "are started with it, and again if they die; their data is in .incumbent beside FILE. "
+        "FILE is the whole truth here: a component that it no longer has is removed at the next "
+        "`up`, one that an operator stopped is started again. Any other terminal of this user "
+        "finds it: `incumbent status`, `incumbent logs NAME -f`.",
+    )
+    parser.add_argument("file", metavar="FILE", nargs="?", default="incumbent.toml")
+    parser.add_argument(
+        "--fresh", action="store_true", help="forget everything of earlier runs (.incumbent)"
+    )
+    return parser
+
+
+def _settings(file: Path) -> Settings:
+    """What FILE and the environment say; but ZooKeeper is our own. Raises `SpecErrors`."""
+    settings = resolve({}, file=file)
+    if settings.origins["zookeeper"] == str(file):
+        text = (
+            "`incumbent up` starts a server of its own: take this line out, or use "
+            f"`incumbent agent` and `incumbent apply {file.name}` with that ZooKeeper"
+        )
+        raise SpecErrors([SpecError(str(file), 0, "incumbent.zookeeper", text)])
+    return settings
+
+
+def _free_port() -> int:
+    """2181, or if that is taken another one."""
+    for port in (PORT, 0):
+        with socket.socket() as trying:
+            trying.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                trying.bind(("127.0.0.1", port))
+            except OSError as error:
+                if error.errno == errno.EADDRINUSE:
+                    continue
+                raise
+            return int(trying.getsockname()[1])
+    raise AssertionError("the kernel has no free port")
+
+
+@dataclass(slots=True, kw_only=True)
+class Scene:
+    """What runs, where, and for whom: the two processes and how to start them again.
+
+    `listens_fd` is readable once the server listens, or has ended; the agent is let go by a byte
+    on `go_fd`.
+    """
+
+    file: Path
+    specs: Sequence[Spec]
+    settings: Settings
+    folder: Folder
+    screen: Screen
+    port: int = field(default_factory=_free_port)
+    listens_fd: int = -1
+    go_fd: int = -1
+
+    @property
+    def hosts(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def session(self) -> float:
+        """Seconds; of the agent."""
+        asked = self.settings.session_timeout
+        return SESSION if asked is None else asked
+
+    def start(self) -> tuple[Child, Child]:
+        """Server and guardian, side by side; the agent is held back until the tree is right.
+
+        Where the tree is new there is nothing in it that could be wrong, and nothing is held.
+        """
+        for name in ("server", "agent"):
+            self.folder.rotate(name)
+        is_new = not self.folder.server.exists()
+        self.listens_fd, ready_fd = os.pipe()
+        after_fd, self.go_fd = os.pipe()
+        server = self.start_server("--ready-fd", str(ready_fd), pass_fds=(ready_fd,))
+        hold = () if is_new else ("--after-fd", str(after_fd))
+        guardian = self.start_guardian(*hold, pass_fds=(after_fd,) if hold else ())
+        os.close(ready_fd)
+        os.close(after_fd)
+        return server, guardian
+
+    def start_server(self, *more: str, pass_fds: Sequence[int] = ()) -> Child:
+        argv = module("incumbent.server", "--data", str(self.folder.server))
+        argv += ["--listen", self.hosts, "--parent-death", *more]
+        return Child(argv, self.folder.log("server"), pass_fds=pass_fds)
+
+    def start_guardian(self, *more: str, pass_fds: Sequence[int] = ()) -> Child:
+        argv = module("incumbent.cli", "agent", "--parent-death", "--zookeeper", self.hosts)
+        argv += ["--node", self.settings.node, "--root", self.settings.root, "--tick", "0"]
+        argv += ["--data", str(self.folder.agent), "--session-timeout", f"{self.session:g}"]
+        argv += ["--stop-order", ",".join(spec.name for spec in self.specs), *more]
+        return Child(argv, self.folder.log("agent"), pass_fds=pass_fds)
