@@ -1,0 +1,308 @@
+"""When being first may be concluded from one event, and when the queue must be read again."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any, cast
+
+import pytest
+from tests.unit.recipes.stand_in import StandIn
+from tests.waiting import eventually
+
+from incumbent.client import Client, State
+from incumbent.errors import FateUnknown, LockLost, NoNode, NumbersDontFit, SessionExpired
+from incumbent.recipes.dialects import OURS
+from incumbent.recipes.hold import Hold
+from incumbent.recipes.ledger import Ledger
+from incumbent.recipes.place import Place
+from incumbent.recipes.queue import Queue
+from incumbent.wire import Create2, Delete, EventType, Multi, Request
+
+US, A, B = "us__lock__0000000005", "a__lock__0000000001", "b__lock__0000000003"
+
+
+def standing(client: StandIn, *others: str) -> Place:
+    """Our place in a queue with these others, all of whom were in the listing."""
+    for name in others:
+        client.make(f"/q/{name}", owner=1)
+    stat = client.make(f"/q/{US}", owner=client.session_id)
+    place = Place(Ledger(cast(Client, client)), "/q", OURS, f"/q/{US}", stat, b"")
+    place.listed([*others, US])
+    return place
+
+
+async def wait_for(client: StandIn, name: str) -> None:
+    await eventually(lambda: client.watchers.get(f"/q/{name}"))
+
+
+def listings(client: StandIn) -> int:
+    return sum(isinstance(request, Multi) for request in client.requests)
+
+
+async def test_the_deletion_of_the_only_one_ahead_is_the_grant() -> None:
+    client = StandIn()
+    place = standing(client, A)
+    waiting = asyncio.create_task(place.first())
+    await wait_for(client, A)
+
+    client.remove(f"/q/{A}")
+    await asyncio.wait_for(waiting, 1)
+
+    assert listings(client) == 0
+    assert place.ahead() == ()
+
+
+def data_changed(client: StandIn) -> None:
+    client.fire(f"/q/{A}", EventType.CHANGED)
+    client.now += 0.001
+
+
+def lease_over(client: StandIn) -> None:
+    client.now = client.lease.valid_until
+    client.remove(f"/q/{A}")
+
+
+@pytest.mark.parametrize("what", [data_changed, lease_over])
+async def test_otherwise_the_queue_is_read_again(what: Any) -> None:
+    client = StandIn()
+    place = standing(client, A)
+    waiting = asyncio.create_task(place.first())
+    await wait_for(client, A)
+
+    what(client)
+    await eventually(lambda: listings(client) == 1)
+
+    if f"/q/{A}" in client.znodes:
+        await wait_for(client, A)
+        assert not waiting.done()
+        client.remove(f"/q/{A}")
+    await asyncio.wait_for(waiting, 1)
+
+
+async def test_with_two_ahead_the_nearest_ones_end_is_no_grant_and_nobody_beats() -> None:
+    client = StandIn()
+    place = standing(client, A, B)
+    changes: list[str | None] = []
+    waiting = asyncio.create_task(place.first(lambda p: changes.append(p.watching)))
+    await wait_for(client, B)
+    assert client.beating == []
+
+    client.remove(f"/q/{B}")
+    await wait_for(client, A)
+
+    assert listings(client) == 1
+    assert client.beating == [f"/q/{US}"]
+    client.remove(f"/q/{A}")
+    await asyncio.wait_for(waiting, 1)
+    assert changes == [B, A]
+    assert client.beating == []
+
+
+async def test_a_predecessor_that_left_before_it_could_be_watched_is_no_grant_by_itself() -> None:
+    client = StandIn()
+    place = standing(client, A)
+    del client.znodes[f"/q/{A}"]
+
+    await asyncio.wait_for(place.first(), 1)
+
+    assert listings(client) == 1
+
+
+@pytest.mark.parametrize("state", [State.LOST, State.CLOSED])
+async def test_a_waiter_whose_session_ends_hears_of_it_at_once(state: State) -> None:
+    client = StandIn()
+    waiting = asyncio.create_task(standing(client, A).first())
+    await wait_for(client, A)
+
+    client.move(state)
+
+    with pytest.raises(SessionExpired):
+        await asyncio.wait_for(waiting, 1)
+    assert client.watchers.get(f"/q/{A}") == []
+
+
+async def test_an_event_after_the_session_changed_grants_nothing() -> None:
+    client = StandIn()
+    waiting = asyncio.create_task(standing(client, A).first())
+    await wait_for(client, A)
+
+    client.session_id = 8
+    client.remove(f"/q/{A}")
+
+    with pytest.raises(SessionExpired):
+        await asyncio.wait_for(waiting, 1)
+
+
+async def test_the_next_in_line_hears_when_its_own_znode_is_deleted() -> None:
+    client = StandIn()
+    waiting = asyncio.create_task(standing(client, A).first())
+    await wait_for(client, US)
+
+    client.remove(f"/q/{US}")
+
+    with pytest.raises(NoNode):
+        await asyncio.wait_for(waiting, 1)
+
+
+async def test_a_deletion_whose_answer_was_lost_spares_a_later_znode_of_the_same_name() -> None:
+    client = StandIn()
+    place = standing(client)
+
+    def lose(request: Request) -> Exception | None:
+        if not isinstance(request, Delete):
+            return None
+        client.refuse = lambda request: None
+        del client.znodes[place.path]  # it was done all the same,
+        client.make(place.path, owner=1)  # and the counter began anew
+        return FateUnknown("delete", "lost")
+
+    client.refuse = lose
+    await asyncio.wait_for(place.leave(), 1)
+
+    assert place.path in client.znodes
+
+
+async def test_a_deletion_whose_answer_was_lost_is_done_in_the_end() -> None:
+    client = StandIn()
+    place = standing(client)
+    tries: list[Request] = []
+
+    def lose(request: Request) -> Exception | None:
+        if isinstance(request, Delete):
+            tries.append(request)
+        return (
+            FateUnknown("delete", "lost")
+            if len(tries) < 3 and isinstance(request, Delete)
+            else None
+        )
+
+    client.refuse = lose
+    await asyncio.wait_for(place.leave(), 2)
+
+    assert place.path not in client.znodes
+    assert len(tries) == 3
+
+
+async def test_a_create_that_the_session_before_made_is_not_counted_as_ours() -> None:
+    client = StandIn(session_id=7)
+
+    def next_session_begins(request: Request) -> None:
+        if isinstance(request, Create2):  # … before its answer is looked at
+            asyncio.get_running_loop().call_soon(setattr, client, "session_id", 8)
+
+    client.refuse = next_session_begins
+
+    with pytest.raises(SessionExpired):
+        await asyncio.wait_for(
+            Queue(cast(Client, client), "/q", OURS, rng=random.Random(1)).enter(), 1
+        )
+
+
+async def test_a_hold_waits_for_a_lease_that_reaches_beyond_its_grace() -> None:
+    client = StandIn()
+    client.lease.valid_until = 100.5
+    hold = Hold(standing(client), grace=1.0, error=LockLost)
+    beginning = asyncio.create_task(hold.begin())
+    await eventually(lambda: client.beating)
+    client.beaten()
+    await asyncio.sleep(0)
+    assert not beginning.done()
+
+    client.lease.valid_until = 109.0
+    client.beaten()
+    await asyncio.wait_for(beginning, 1)
+
+    hold.ensure()
+    hold.end()
+
+
+async def test_a_hold_is_lost_one_grace_before_its_lease_ends_by_the_clock_alone() -> None:
+    client = StandIn()
+    hold = Hold(standing(client), grace=1.0, error=LockLost)
+    await hold.begin()
+
+    client.now = 107.999
+    hold.ensure()
+    client.now = 108.0
+    with pytest.raises(LockLost):
+        hold.ensure()
+
+    client.lease.valid_until = 200.0  # a beat that comes after all
+    with pytest.raises(LockLost):
+        hold.ensure()
+    assert hold.lost.is_set()
+    assert hold.remaining() == 0
+    hold.end()
+
+
+async def test_a_block_that_outlives_its_lease_is_recorded() -> None:
+    client = StandIn()
+    lines: list[str] = []
+    place = standing(client)
+    place.ledger.log = lines.append
+    with pytest.raises(LockLost):
+        async with place.hold(grace=1.0):
+            client.now = 109.5
+
+    assert "0.500 s" in lines[0]
+
+
+@pytest.mark.parametrize("grace", [-1.0, 7.95, 20.0])
+async def test_a_grace_that_no_lease_could_cover_is_refused_with_the_sum(grace: float) -> None:
+    client = StandIn()
+
+    with pytest.raises(NumbersDontFit, match=r"7\.9 s"):
+        await Hold(standing(client), grace=grace, error=LockLost).begin()
+
+
+async def test_lost_and_cancelled_from_outside_at_once_it_is_a_cancellation() -> None:
+    client = StandIn()
+    place = standing(client)
+    entered = asyncio.Event()
+
+    async def work() -> None:
+        async with place.hold():
+            entered.set()
+            await asyncio.sleep(5)
+
+    task = asyncio.create_task(work())
+    await entered.wait()
+    client.move(State.LOST)
+    await asyncio.sleep(0)
+    task.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_after_the_block_nothing_of_the_cancellation_is_left() -> None:
+    client = StandIn()
+    place = standing(client)
+
+    async def work() -> int:
+        with pytest.raises(LockLost):
+            async with place.hold():
+                client.move(State.LOST)
+                await asyncio.sleep(5)
+        await asyncio.sleep(0.001)
+        task = asyncio.current_task()
+        assert task is not None
+        return task.cancelling()
+
+    assert await asyncio.create_task(work()) == 0
+
+
+async def test_told_by_ensure_inside_the_block_it_is_not_cancelled_later() -> None:
+    client = StandIn()
+    place = standing(client)
+
+    async def work() -> str:
+        with pytest.raises(LockLost):
+            async with place.hold() as hold:
+                client.now = 109.0
+                hold.ensure()
+        await asyncio.sleep(0.001)
+        return "went on"
+
+    assert await asyncio.create_task(work()) == "went on"
