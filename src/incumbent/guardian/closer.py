@@ -99,7 +99,7 @@ def _close_on(
 ) -> None:
     talk = _Talk(connection, give_up_at)
     hello = wire.ConnectRequest(
-        passport["last_zxid"],
+        0,  # it reads nothing, so that a server which lags behind will do
         passport["timeout_ms"],
         passport["session_id"],
         bytes.fromhex(passport["password"]),
