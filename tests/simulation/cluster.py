@@ -89,6 +89,7 @@ class Node:
             rng=self.host.rng,
             say=self.cluster.say,
         )
+        self.cluster.agents[self.host.name] = agent
         return await agent.run()
 
     async def close(self, passport: Mapping[str, Any], hosts: str, crumbs: tuple[str, ...]) -> None:
@@ -126,7 +127,7 @@ class Cluster:
             Program(lives=rng.uniform(1.0, 20.0), code=1),
         ]
         self.nodes = {name: Node(self, self.world.host(name)) for name in NAMES}
-        self.said: list[str] = []
+        self.agents: dict[str, Agent] = {}
         self.faults: list[Fault] = draw(
             rng,
             hosts=NAMES,
@@ -236,6 +237,10 @@ class Cluster:
         try:
             with self.world:
                 self.world.run(self.story())
+            for name, agent in sorted(self.agents.items()):
+                seats = agent.term.seats if agent.term is not None else {}
+                for seat in seats.values():
+                    self.world.note(f"at the end {name}: {seat.name} {seat.state} {seat.reason}")
             verdict = audit(self.journal.lines, Expectations(within=PROGRESS_WITHIN))
             assert verdict.clean, str(verdict)
             started = {line for line in self.journal.lines if '"event": "start"' in line}

@@ -166,29 +166,61 @@ class Agent:
             await self._outlive_guardian()
             return 1
         finally:
+            main.cancel()
             for task in background:
                 task.cancel()
 
     async def _serve(self, resume: Passport | None) -> int:
         """Session after session, until drained."""
-        client = self.client = self._new_client(resume)
+        client = await self._first_session(resume)
         try:
-            while True:
-                if not await self._connect(client):
-                    await self.prove_empty("shutting down")
-                    await client.close()
-                    break
-                if await self._session(client):
-                    await client.close()
+            while client is not None and not await self._session(client):
+                if not await self._next_session(client):
                     break
         except NodeNameTaken as error:
             self.say(str(error))
-            await self.prove_empty("its node name is taken")
+            return await self._leave(client, 2)
+        return await self._leave(client, 0)
+
+    async def _leave(self, client: Client | None, code: int) -> int:
+        await self.prove_empty("leaving")
+        if client is not None:
             await client.close()
-            self.send(m.Bye(code=2))
-            return 2
-        self.send(m.Bye(code=0))
-        return 0
+        self.send(m.Bye(code=code))
+        return code
+
+    async def _first_session(self, resume: Passport | None) -> Client | None:
+        """Connect, for ever, saying so. None: told to shut down first."""
+        while not self.drain_why:
+            client = self.client = self._new_client(resume)
+            connecting = asyncio.ensure_future(client.connect(timeout=CONNECT_REPORT))
+            connecting.add_done_callback(self._ring)
+            while not connecting.done() and not self.drain_why:
+                await self._bell.heard()
+            if not connecting.done():
+                connecting.cancel()
+                await asyncio.wait([connecting])
+                return None
+            try:
+                await connecting
+                return client
+            except ConnectTimeout as error:
+                self.say(str(error) if self.instances else f"nothing runs here: {error}")
+        return None
+
+    async def _next_session(self, client: Client) -> bool:
+        """After a lost one: wait until the client has the next. False: shut down meanwhile."""
+        forget = client.watch_state(self._ring)
+        try:
+            while client.state is not State.CONNECTED:
+                if self.drain_why:
+                    return False
+                if client.state is State.CLOSED:
+                    raise SessionClosed(client.session_id, "the client gave up")
+                await self._bell.heard()
+            return True
+        finally:
+            forget()
 
     def _new_client(self, resume: Passport | None) -> Client:
         return Client(
@@ -201,30 +233,6 @@ class Agent:
             on_lost=self._lost,
             log=self.say,
         )
-
-    async def _connect(self, client: Client) -> bool:
-        """Wait for a session, for ever, saying so. False: told to shut down first."""
-        stop = asyncio.ensure_future(self._until_draining())
-        connecting: asyncio.Future[None] | None = None
-        try:
-            while client.state is not State.CONNECTED:
-                connecting = asyncio.ensure_future(client.connect(timeout=CONNECT_REPORT))
-                await asyncio.wait([connecting, stop], return_when=asyncio.FIRST_COMPLETED)
-                if not connecting.done():
-                    return False
-                try:
-                    await connecting
-                except ConnectTimeout as error:
-                    self.say(
-                        f"{error}; nothing runs here meanwhile"
-                        if not self.instances
-                        else str(error)
-                    )
-            return True
-        finally:
-            stop.cancel()
-            if connecting is not None:
-                connecting.cancel()
 
     async def _session(self, client: Client) -> bool:
         """One session, to its end. True: drained."""
@@ -384,14 +392,10 @@ class Agent:
             self.send(m.Seen(seat=instance.seat, epoch=instance.epoch, pid=instance.pid))
         self.host.remember(self.instances)
 
-    def _ring(self) -> None:
+    def _ring(self, *_: object) -> None:
         self._bell.ring()
         if self.term is not None:
             self.term.ring()
-
-    async def _until_draining(self) -> None:
-        while not self.drain_why:
-            await self._bell.heard()
 
 
 def _is_the_sessions_end(error: BaseException) -> bool:

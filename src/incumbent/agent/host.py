@@ -65,7 +65,7 @@ class Machine:
             return
 
     async def sweep(self, seat: str, epoch: int) -> None:
-        while not end_seat(seat, epoch, 1.0):
+        while not end_seat(seat, epoch, 1.0):  # noqa: ASYNC110
             await asyncio.sleep(0.05)
 
     def remember(self, instances: Mapping[str, Instance]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import cast
+from typing import Any, cast
 
 from incumbent.errors import RemoteWireError
 from incumbent.guardian.messages import FromAgent, Hello, Message, Splitter, Welcome, encode
@@ -31,7 +31,8 @@ class GuardianLink(asyncio.Protocol):
     async def hello(self, pid: int) -> Welcome:
         """Say HELLO, wait for WELCOME. Raises ConnectionError if the guardian is gone."""
         self.send(Hello(pid=pid))
-        await asyncio.wait([self.welcome, self.closed], return_when=asyncio.FIRST_COMPLETED)
+        either: list[asyncio.Future[Any]] = [self.welcome, self.closed]
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if not self.welcome.done():
             raise ConnectionError("the guardian closed the link before its WELCOME")
         return self.welcome.result()

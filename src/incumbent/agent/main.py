@@ -65,7 +65,7 @@ async def _serve(link_fd: int) -> int:
     if given.get("mode") == "elect":
         from incumbent.agent.elect import serve_elect
 
-        return await serve_elect(link, given, say)
+        return await serve_elect(link, given)
     home = Home(Path(given["data"]))
     agent = Agent(
         settings_from(given),

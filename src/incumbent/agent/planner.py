@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from incumbent.agent.adoption import adopt
 from incumbent.agent.bell import Bell
 from incumbent.agent.placement import SeatNeeds, place
 from incumbent.agent.tree import Plan, read, seat_name, write
@@ -32,7 +33,7 @@ class Planner:
 
     async def run(self) -> None:
         queue = self._term.queue(self._term.tree.planner)
-        place_ = await queue.adopt() or await queue.enter(self._term.node.encode())
+        place_ = await adopt(queue) or await queue.enter(self._term.node.encode())
         await place_.first()
         self.is_planning = True
         self._term.say("this node is the planner")

@@ -12,8 +12,11 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from incumbent.agent import lifecycle
+from incumbent.agent.adoption import adopt
 from incumbent.agent.bell import Bell
+from incumbent.agent.breadcrumbs import read_breadcrumbs, why_wait
 from incumbent.agent.instance import Instance
+from incumbent.agent.sentences import how_it_ended, receipt
 from incumbent.agent.tree import (
     Breadcrumb,
     Candidate,
@@ -36,12 +39,12 @@ from incumbent.errors import (
     SpecErrors,
 )
 from incumbent.guardian import messages as m
-from incumbent.launch import went_background
 from incumbent.lease import Numbers
+from incumbent.recipes.ledger import Pause
 from incumbent.recipes.place import Place
 from incumbent.recipes.queue import Queue
 from incumbent.spec import Spec
-from incumbent.wire import Check, Create, Delete, MultiOp, SetData, WatchEvent
+from incumbent.wire import Check, Create, Delete, MultiOp, SetData
 
 if TYPE_CHECKING:
     from incumbent.agent.term import Term
@@ -93,24 +96,46 @@ class Seat:
     async def run(self) -> None:
         """Until `leaving` is set and everything of ours here is gone."""
         queue = self._term.queue(self._tree.election(self.name))
+        await self._clear_own_breadcrumbs()
         place = await self._adopted(queue)
-        while True:
+        while not self.leaving or place is not None:
             if place is None:
                 if not await self._until_standing():
                     return
                 place = await queue.enter(self._candidate())
-            if await self._until_first(place):
+            if self.instance is not None or await self._until_first(place):
                 await self._lead(place)
             place = None
-            if self.leaving:
-                return
+
+    async def _clear_own_breadcrumbs(self) -> None:
+        """What earlier lives of this node started here is proven dead: at this agent's start by
+        the guardian's, later before the session began. Others may be waiting for our word.
+        """
+        facts = self._term.facts
+        for crumb in await read_breadcrumbs(self._client, self._tree, self.name):
+            is_current = self.instance is not None and self.instance.epoch == crumb.epoch
+            if is_current or (crumb.node_id, crumb.boot_id) != (facts.node_id, facts.boot_id):
+                continue
+            if crumb.containment == "swept":
+                await self._term.sweep(self.name, crumb)
+            await self._obliged([Delete(self._tree.breadcrumb(self.name, crumb.epoch))])
 
     async def _adopted(self, queue: Queue) -> Place | None:
-        """A respawned agent goes on with the candidate of its session."""
-        place = await queue.adopt()
-        if self.instance is not None and place is None and not self.instance.is_empty:
-            self._report("stopping", "its candidate is gone")
+        """A respawned agent goes on with the candidate and the instance of its session."""
+        place, instance = await adopt(queue), self.instance
+        if instance is None:
+            return place
+        if place is None:
             await self._stop_instance("its candidate is gone")
+            await self._obliged([Delete(instance.breadcrumb)])
+            self._term.forget(instance)
+            return None
+        try:
+            data, _stat = await patient(lambda: self._client.get(instance.breadcrumb))
+            self._spec_zxid = read(Breadcrumb, data, instance.breadcrumb).spec_zxid
+        except NoNode:
+            await self._stop_instance("its breadcrumb is gone")
+        self._spec = self._view.spec
         return place
 
     async def _until_standing(self) -> bool:
@@ -153,6 +178,7 @@ class Seat:
                 await first
             except NoNode:
                 self._term.say(f"{self.name}: its candidate was deleted by hand: standing again")
+                await place.leave()
                 return False
             finally:
                 first.cancel()
@@ -213,18 +239,24 @@ class Seat:
         spec = self._view.spec
         assert spec is not None
         seat_path = self._tree.seat(self.name)
-        reads = [
-            asyncio.ensure_future(patient(lambda: self._client.get(seat_path))),
-            asyncio.ensure_future(self._breadcrumbs()),
-            asyncio.ensure_future(self._last_observed()),
-        ]
+        reading = asyncio.ensure_future(read_breadcrumbs(self._client, self._tree, self.name))
         try:
-            (data, stat), crumbs, before = [await each for each in reads]  # type: ignore[misc]
+            data, stat = await patient(lambda: self._client.get(seat_path))
+            before = await self._last_observed()
+            crumbs = await reading
         finally:
-            for each in reads:
-                each.cancel()
+            reading.cancel()
         record = read(SeatRecord, data, seat_path)
-        waiting = await self._undead(crumbs, spec)
+        waiting = await why_wait(
+            self._client,
+            self._tree,
+            self.name,
+            crumbs,
+            nodes=self._term.view.nodes,
+            me=self._term.facts,
+            on_unclean=spec.on_unclean,
+            ring=self.bell.ring,
+        )
         if waiting:
             self._report("waiting", waiting)
             await self.bell.heard(self._clock.boottime() + self._term.numbers.session / 2)
@@ -251,6 +283,7 @@ class Seat:
             containment=containment,
             stop_budget=numbers.soft,
             nonce=nonce,
+            spec_zxid=self._view.spec_zxid,
         )
         path = self._tree.breadcrumb(self.name, epoch)
         ops: list[MultiOp] = [
@@ -287,7 +320,7 @@ class Seat:
         while instance.state == "starting":
             await self.bell.heard()
         if instance.state == "running":
-            self._receipt = _receipt(
+            self._receipt = receipt(
                 self.name, before, self._term.node, self._noticed_at, handed_at, self._clock.wall()
             )
             if self._receipt:
@@ -307,42 +340,6 @@ class Seat:
             self._term.say(f"{self.name}: not started: {error}")
             await self.bell.heard(self._clock.boottime() + 0.05)
             return False
-
-    async def _breadcrumbs(self) -> list[Breadcrumb]:
-        """Every instance that may be running, oldest first."""
-        folder = self._tree.running(self.name)
-        crumbs = []
-        for child in sorted(await patient(lambda: self._client.children(folder)), key=int):
-            path = f"{folder}/{child}"
-            try:
-                data, _stat = await patient(lambda p=path: self._client.get(p))  # type: ignore[misc]
-            except NoNode:
-                continue
-            crumbs.append(read(Breadcrumb, data, path))
-        return crumbs
-
-    async def _undead(self, crumbs: list[Breadcrumb], spec: Spec) -> str:
-        """Why a start must wait, or "" if every breadcrumb's instance is proven dead.
-
-        Each session is looked up after its breadcrumb was read, with a watch, so that its end
-        rings the bell; so does the deletion of the breadcrumb by its node.
-        """
-        for crumb in crumbs:
-            session = f"{self._tree.sessions}/{crumb.session}"
-            lives = await patient(lambda p=session: self._client.exists(p, watcher=self._ring))  # type: ignore[misc]
-            verdict = lifecycle.breadcrumb_verdict(
-                crumb,
-                session_lives=lives is not None,
-                nodes=self._term.view.nodes,
-                me=self._term.facts,
-                mine_running=self.instance is not None and not self.instance.is_empty,
-                on_unclean=spec.on_unclean,
-            )
-            if isinstance(verdict, lifecycle.StillWaiting):
-                path = self._tree.breadcrumb(self.name, crumb.epoch)
-                if await patient(lambda p=path: self._client.exists(p, watcher=self._ring)):  # type: ignore[misc]
-                    return verdict.why
-        return ""
 
     async def _last_observed(self) -> Observed | None:
         path = self._tree.observed(self.name)
@@ -375,7 +372,7 @@ class Seat:
             self._start_at = self._clock.boottime() + self._term.numbers.beat / 2
             self._report("waiting", f"not started: {refused.why}")
         else:
-            self._fail(_how_it_ended(self._spec, exited, refused), exited)
+            self._fail(how_it_ended(self._spec, exited, refused), exited)
         if not self._why_not_start()[0] and not self.leaving:
             return  # the next start's multi deletes it
         await self._obliged([place.check_own(), Delete(instance.breadcrumb)])
@@ -414,12 +411,13 @@ class Seat:
 
     async def _obliged(self, ops: list[MultiOp]) -> None:
         """Repeat until it is done, or was done, or the session is over."""
+        pause = Pause()
         while True:
             try:
                 await self._client.multi(ops)
                 return
             except (NotSent, FateUnknown):
-                continue
+                await pause.take()
             except Refused:
                 break  # done before, or our candidate was deleted by hand: one by one
         for op in ops:
@@ -486,15 +484,14 @@ class Seat:
             return "the cluster is paused", None
         if self._clock.boottime() < self._start_at:
             return self.reason, self._start_at
+        if not self._term.is_leased():
+            return "waits for an acknowledged beat", None
         return "", None
 
     def _plan(self) -> SeatPlan | None:
         return self._term.view.plan.seats.get(self.name)
 
     # ── small things
-
-    def _ring(self, event: WatchEvent) -> None:
-        self.bell.ring()
 
     def _candidate(self) -> bytes:
         return write(Candidate(node=self._term.node, declined=self._declined))
@@ -547,45 +544,3 @@ class Seat:
             receipt=self._receipt,
         )
         self._term.post([SetData(self._tree.observed(self.name), write(observed))])
-
-
-def _how_it_ended(spec: Spec | None, exited: m.Exited | None, refused: m.Refused | None) -> str:
-    if refused is not None:
-        return refused.why
-    if exited is None or (exited.code is None and exited.signal is None):
-        return "its tree was killed from outside"
-    command = spec.command if spec is not None else ("it",)
-    background = went_background(command, exited.code, exited.uptime, exited.left)
-    if background is not None:
-        return background
-    if exited.signal is not None:
-        return f"ended by signal {exited.signal} after {exited.uptime:.1f} s"
-    return f"exited with {exited.code} after {exited.uptime:.1f} s"
-
-
-def _receipt(
-    seat: str,
-    before: Observed | None,
-    node: str,
-    noticed_at: float,
-    handed_at: float,
-    started_at: float,
-) -> str:
-    """One line for a change of node, in milliseconds; "" for a restart in place."""
-    if before is None or before.node == node or not before.node:
-        return ""
-    name = seat.removesuffix("/0")
-    started = f"started {_ms(started_at - handed_at)}"
-    claimed = f"claimed {_ms(handed_at - noticed_at)}"
-    if before.state != "released":
-        total = _ms(started_at - noticed_at)
-        return f"{name} {before.node} → {node} in {total} ms: its session was gone · {claimed} · {started}"
-    return (
-        f"{name} {before.node} → {node} in {_ms(started_at - before.noticed_at)} ms: "
-        f"proved dead {_ms(before.proved_at - before.noticed_at)} · "
-        f"handed over {_ms(noticed_at - before.proved_at)} · {claimed} · {started}"
-    )
-
-
-def _ms(seconds: float) -> str:
-    return f"{max(0.0, seconds) * 1000:.0f}"

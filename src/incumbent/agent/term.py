@@ -14,10 +14,17 @@ from incumbent.agent.bell import Bell
 from incumbent.agent.instance import Instance
 from incumbent.agent.planner import Planner
 from incumbent.agent.seat import Seat
-from incumbent.agent.tree import NodeFacts, Tree, read, seat_name, session_key, write
+from incumbent.agent.tree import Breadcrumb, NodeFacts, Tree, read, seat_name, session_key, write
 from incumbent.agent.view import ComponentView, View, patient
-from incumbent.client import Client
-from incumbent.errors import FateUnknown, IncumbentError, NodeExists, NoNode, NotSent
+from incumbent.client import Client, State
+from incumbent.errors import (
+    FateUnknown,
+    IncumbentError,
+    NodeExists,
+    NoNode,
+    NotSent,
+    SessionExpired,
+)
 from incumbent.guardian import messages as m
 from incumbent.launch import Launch
 from incumbent.lease import Numbers
@@ -110,8 +117,18 @@ class Term:
         self.bell.ring()
 
     def order_start(self, instance: Instance, start: m.Start) -> None:
+        """Raises `SessionExpired` if the session has ended since the start was written: proof
+        of death was asked for then, and nothing may start after it.
+        """
+        is_ours = session_key(self.client.session_id) == self.session_key
+        if not is_ours or self.client.state in (State.LOST, State.CLOSED):
+            raise SessionExpired(self.client.session_id, "it ended before the start")
         self.instances[instance.seat] = instance
         self._agent.send(start)
+
+    def is_leased(self) -> bool:
+        """Whether the guardian would still start something under this lease."""
+        return self.clock.boottime() < self.client.lease.valid_until - self.numbers.soft
 
     def order_stop(self, instance: Instance, grace: float) -> None:
         self._agent.send(m.Stop(seat=instance.seat, epoch=instance.epoch, grace=grace))
@@ -133,6 +150,10 @@ class Term:
 
     def missing(self, spec: Spec) -> list[str]:
         return self._agent.host.missing(spec)
+
+    async def sweep(self, seat: str, crumb: Breadcrumb) -> None:
+        """An earlier life of this node may have died before it wrote down what it had started."""
+        await self._agent.host.sweep(seat, crumb.epoch)
 
     def log_path(self, seat: str) -> str | None:
         return self._agent.host.log_path(seat)
@@ -168,7 +189,7 @@ class Term:
             except NodeExists:
                 return
             except (NotSent, FateUnknown):
-                continue
+                await asyncio.sleep(0.05)
 
     async def _own_ephemeral(self, path: str, data: bytes) -> None:
         """Make an ephemeral, or find it made by this very session."""

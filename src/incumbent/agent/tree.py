@@ -100,6 +100,7 @@ class Breadcrumb(msgspec.Struct, frozen=True, kw_only=True):
     containment: str
     stop_budget: float
     nonce: str
+    spec_zxid: int = -1
 
 
 class Observed(msgspec.Struct, frozen=True, kw_only=True):

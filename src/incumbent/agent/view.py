@@ -29,7 +29,7 @@ async def patient(read_: Callable[[], Awaitable[T]]) -> T:
         try:
             return await read_()
         except (NotSent, FateUnknown):
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.05)
 
 
 class _Change:
@@ -189,8 +189,8 @@ class View:
         path = self._tree.component(view.name)
 
         def see(data: bytes | None, stat: Stat | None) -> None:
-            view.spec, view.problem = None, "its spec is gone"
-            if data is not None and stat is not None:
+            view.spec, view.problem = None, "it was removed"
+            if data and stat is not None:  # no data: a tombstone, which keeps its seats' epochs
                 view.spec_zxid = stat.mzxid
                 try:
                     view.spec, view.problem = decode(data, path), ""

@@ -205,7 +205,9 @@ class SimLoop(asyncio.BaseEventLoop):
         domain = context.get(_DOMAIN, None) or self.outside
         at = domain.timebase.world(when)
         # Never early: whole microseconds, rounded up. What is already due keeps the present.
-        at = math.ceil(at * _GRID) / _GRID if at > self.now else self.now
+        if at > self.now:
+            at = max(math.ceil(at * _GRID) / _GRID, at)
+        at = max(at, self.now)
         handle = asyncio.TimerHandle(when, callback, args, self, context)
         if domain.dead:
             handle._cancelled = True

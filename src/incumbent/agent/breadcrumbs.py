@@ -1,0 +1,65 @@
+"""A seat's breadcrumbs: which instances may be running, and whether a start must wait for one.
+
+Rule of this file: a session is looked up after the breadcrumb that names it was read, on the
+same session of ours, and with a watch, so that its end is not missed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from incumbent.agent.lifecycle import StillWaiting, breadcrumb_verdict
+from incumbent.agent.tree import Breadcrumb, NodeFacts, Tree, read
+from incumbent.agent.view import patient
+from incumbent.client import Client
+from incumbent.errors import NoNode
+
+__all__ = ["read_breadcrumbs", "why_wait"]
+
+
+async def read_breadcrumbs(client: Client, tree: Tree, seat: str) -> list[Breadcrumb]:
+    """Every instance of a seat that may be running, oldest first."""
+    folder = tree.running(seat)
+    crumbs = []
+    for epoch in sorted(map(int, await patient(lambda: client.children(folder)))):
+        path = tree.breadcrumb(seat, epoch)
+        try:
+            data, _stat = await patient(lambda p=path: client.get(p))  # type: ignore[misc]
+        except NoNode:
+            continue
+        crumbs.append(read(Breadcrumb, data, path))
+    return crumbs
+
+
+async def why_wait(
+    client: Client,
+    tree: Tree,
+    seat: str,
+    crumbs: Sequence[Breadcrumb],
+    *,
+    nodes: Mapping[str, NodeFacts],
+    me: NodeFacts,
+    on_unclean: str,
+    ring: Callable[..., None],
+) -> str:
+    """Why a start must wait, or "" if every breadcrumb's instance is proven dead.
+
+    Call it only where our own guardian has proven our own instance of the seat dead. `ring` is
+    called when a session that was waited for ends, or a breadcrumb is deleted by its node.
+    """
+    for crumb in crumbs:
+        session = f"{tree.sessions}/{crumb.session}"
+        lives = await patient(lambda p=session: client.exists(p, watcher=ring))  # type: ignore[misc]
+        verdict = breadcrumb_verdict(
+            crumb,
+            session_lives=lives is not None,
+            nodes=nodes,
+            me=me,
+            mine_running=False,
+            on_unclean=on_unclean,
+        )
+        if isinstance(verdict, StillWaiting):
+            path = tree.breadcrumb(seat, crumb.epoch)
+            if await patient(lambda p=path: client.exists(p, watcher=ring)):  # type: ignore[misc]
+                return verdict.why
+    return ""

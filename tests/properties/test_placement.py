@@ -1,0 +1,98 @@
+"""The plan: fair, still at rest, and of no order among its arguments."""
+
+from __future__ import annotations
+
+import math
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from incumbent.agent.placement import SeatNeeds, place
+
+NODES = [f"n{i}" for i in range(6)]
+SEATS = [f"c{i}/0" for i in range(14)]
+
+nodes = st.lists(st.sampled_from(NODES), min_size=1, unique=True)
+owners = st.dictionaries(st.sampled_from(SEATS), st.none() | st.sampled_from(NODES))
+limits = st.dictionaries(
+    st.sampled_from(SEATS), st.lists(st.sampled_from(NODES), min_size=1, max_size=3, unique=True)
+)
+
+
+def needs(owner_of, limit_of=None):
+    limit_of = limit_of or {}
+    return [
+        SeatNeeds(seat=seat, owner=owner, nodes=tuple(limit_of.get(seat, ())))
+        for seat, owner in owner_of.items()
+    ]
+
+
+def owned_as_planned(plan, limit_of=None):
+    return needs({seat: planned.node for seat, planned in plan.items()}, limit_of)
+
+
+@given(owners, nodes, limits)
+def test_at_rest_nothing_moves(owner_of, live, limit_of):
+    plan = place(needs(owner_of, limit_of), live)
+
+    again = place(owned_as_planned(plan, limit_of), live)
+
+    assert {s: p.node for s, p in again.items()} == {s: p.node for s, p in plan.items()}
+
+
+@given(owners, nodes, limits, st.randoms(use_true_random=False))
+def test_the_order_of_the_arguments_changes_nothing(owner_of, live, limit_of, random):
+    seats = needs(owner_of, limit_of)
+    shuffled, live_shuffled = list(seats), list(live)
+    random.shuffle(shuffled)
+    random.shuffle(live_shuffled)
+
+    assert place(shuffled, live_shuffled) == place(seats, live)
+
+
+@given(owners, nodes, limits)
+def test_a_seat_is_planned_only_where_it_may_be_and_left_out_where_nobody_may(
+    owner_of, live, limit_of
+):
+    plan = place(needs(owner_of, limit_of), live)
+
+    for seat in owner_of:
+        allowed = [n for n in live if n in limit_of.get(seat, NODES)]
+        if not allowed:
+            assert seat not in plan
+            continue
+        assert plan[seat].node in allowed
+        assert all(n in allowed and n != plan[seat].node for n in plan[seat].standbys)
+        assert len(plan[seat].standbys) == min(2, len(allowed) - 1)
+
+
+@given(owners, nodes)
+def test_without_limits_no_two_nodes_differ_by_more_than_one(owner_of, live):
+    plan = place(needs(owner_of), live)
+
+    load = [sum(1 for p in plan.values() if p.node == n) for n in live]
+    assert max(load) - min(load) <= 1
+
+
+@given(owners, nodes)
+def test_a_node_that_joins_draws_at_most_its_fair_share(owner_of, live):
+    newcomer = "n-new"
+    before = place(needs(owner_of), live)
+
+    after = place(owned_as_planned(before), [*live, newcomer])
+
+    moved = [s for s in before if after[s].node != before[s].node]
+    assert len(moved) <= math.ceil(len(before) / (len(live) + 1))
+    assert all(after[s].node == newcomer for s in moved)
+
+
+@given(owners, nodes.filter(lambda live: len(live) > 1))
+def test_a_node_that_goes_moves_only_what_it_had(owner_of, live):
+    before = place(needs(owner_of), live)
+    gone = live[0]
+
+    after = place(owned_as_planned(before), live[1:])
+
+    for seat, planned in before.items():
+        if planned.node != gone:
+            assert after[seat].node == planned.node
