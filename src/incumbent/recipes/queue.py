@@ -185,8 +185,12 @@ class _Entry:
             if isinstance(made, FateUnknown):
                 made, children = await self._read_back(session_id), None
             if isinstance(made, Created):
-                if made.stat.ephemeralOwner != self._client.session_id:
-                    raise SessionExpired(made.stat.ephemeralOwner, "another one took its place")
+                owner = made.stat.ephemeralOwner
+                if not owner == session_id == self._client.session_id:
+                    # The create waited for a next session, whose id its name does not bear (an
+                    # heir of that session finds its places by name), or that one is over too.
+                    self._ledger.delete(made.path, made.stat.czxid, owner)
+                    raise SessionExpired(session_id, "it ended while we entered a queue")
                 place = Place(
                     self._ledger, self._directory, self._dialect, made.path, made.stat, self._data
                 )

@@ -199,6 +199,23 @@ async def test_a_create_that_the_session_before_made_is_not_counted_as_ours() ->
         )
 
 
+async def test_a_create_that_waited_for_the_next_session_is_taken_back() -> None:
+    client = StandIn(session_id=7)
+
+    def next_session_begins(request: Request) -> None:
+        if isinstance(request, Create2):  # before it was sent
+            client.session_id = 8
+
+    client.refuse = next_session_begins
+    queue = Queue(cast(Client, client), "/q", OURS, rng=random.Random(1))
+
+    with pytest.raises(SessionExpired):
+        await asyncio.wait_for(queue.enter(), 1)
+    await asyncio.wait_for(queue.ledger.settled(), 1)
+
+    assert client.znodes == {}
+
+
 async def test_a_hold_waits_for_a_lease_that_reaches_beyond_its_grace() -> None:
     client = StandIn()
     client.lease.valid_until = 100.5
