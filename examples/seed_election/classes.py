@@ -20,9 +20,10 @@ from kazoo.handlers.threading import KazooTimeoutError
 class Candidate:
     """One who stands in the election at `path`. `run` returns why it no longer does."""
 
-    def __init__(self, hosts: str, path: str, every: float) -> None:
+    def __init__(self, hosts: str, path: str, prefix: str, every: float) -> None:
         self.hosts = hosts
         self.path = path
+        self.prefix = prefix
         self.every = every
         self.node = ""
         self._client = KazooClient(hosts=hosts)
@@ -70,7 +71,7 @@ class Candidate:
 
     def _stand(self) -> None:
         self._client.ensure_path(self.path)
-        made = self._client.create(f"{self.path}/node_", ephemeral=True, sequence=True)
+        made = self._client.create(f"{self.path}/{self.prefix}", ephemeral=True, sequence=True)
         self.node = made.rsplit("/", 1)[1]
 
     def _take_role(self, children: list[str]) -> None:
@@ -115,11 +116,12 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("hosts", nargs="?", default=os.environ.get("HOSTS", "127.0.0.1:2181"))
     parser.add_argument("--path", default="/election")
+    parser.add_argument("--prefix", default="node_")
     parser.add_argument("--every", type=float, default=5.0, metavar="SECONDS")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     with suppress(KeyboardInterrupt):
-        sys.exit(Candidate(options.hosts, options.path, options.every).run())
+        sys.exit(Candidate(options.hosts, options.path, options.prefix, options.every).run())
 
 
 if __name__ == "__main__":

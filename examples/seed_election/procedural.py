@@ -22,6 +22,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("hosts", nargs="?", default=os.environ.get("HOSTS", "127.0.0.1:2181"))
     parser.add_argument("--path", default="/election")
+    parser.add_argument("--prefix", default="node_")
     parser.add_argument("--every", type=float, default=5.0, metavar="SECONDS")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
@@ -40,7 +41,7 @@ def main() -> None:
     except KazooTimeoutError:
         sys.exit(f"no ZooKeeper answers at {options.hosts}; `incumbent server` starts one")
     try:
-        stand(client, options.path, options.every, changed, lost)
+        stand(client, f"{options.path}/{options.prefix}", options.every, changed, lost)
     except KeyboardInterrupt:
         pass
     finally:  # closing the session deletes our znode at once; just dying would take the timeout
@@ -48,10 +49,11 @@ def main() -> None:
         client.close()
 
 
-def stand(client: KazooClient, path: str, every: float, changed: Event, lost: Event) -> None:
+def stand(client: KazooClient, stem: str, every: float, changed: Event, lost: Event) -> None:
     """Make our znode, then lead or wait, until the session is lost."""
+    path = stem.rsplit("/", 1)[0]
     client.ensure_path(path)
-    made = client.create(f"{path}/node_", ephemeral=True, sequence=True)
+    made = client.create(stem, ephemeral=True, sequence=True)
     node = made.rsplit("/", 1)[1]
 
     def on_previous(_data: bytes | None, stat: object) -> bool | None:

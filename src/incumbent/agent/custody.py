@@ -110,7 +110,8 @@ class Custody:
         self._alive_every = welcome.alive_every
         self._deaths: dict[int, asyncio.Future[None]] = {}
         self._client: Client | None = None
-        self._acked = -math.inf
+        self._acked = -math.inf  # the newest lease that the guardian certainly goes by
+        self._is_new_session = True
         self._tasks: list[asyncio.Task[None]] = []
 
     def __enter__(self) -> Custody:
@@ -138,19 +139,25 @@ class Custody:
         if self._client is not client:
             self._client = client
             client.watch_beats(lambda _sent_at: self.tell_lease())
+        self._is_new_session = True
         self.tell_lease()
 
     def tell_lease(self) -> None:
         """Pass on the lease as it is now."""
         client = self._client
-        if client is not None and math.isfinite(client.lease.valid_until):
-            self.link.send(
-                m.Lease(
-                    generation=self.generation,
-                    valid_until=client.lease.valid_until,
-                    last_zxid=client.passport.last_zxid,
-                )
+        if client is None or not math.isfinite(client.lease.valid_until):
+            return
+        valid_until = client.lease.valid_until
+        if self._is_new_session:  # the old lease says nothing of it; as long as this one lasts,
+            self._is_new_session = False  # the guardian may take to acknowledge anything
+            self._acked = valid_until
+        self.link.send(
+            m.Lease(
+                generation=self.generation,
+                valid_until=valid_until,
+                last_zxid=client.passport.last_zxid,
             )
+        )
         self.bell.ring()
 
     def order_start(self, instance: Instance, start: m.Start) -> None:
@@ -217,8 +224,7 @@ class Custody:
             if client is None or not alive:
                 continue
             now, valid_until = self._clock.boottime(), client.lease.valid_until
-            is_deaf = self._acked < valid_until and now >= self._acked - numbers.hard
-            if is_deaf and math.isfinite(self._acked):
+            if self._acked < valid_until and now >= self._acked - numbers.hard:
                 self._say("the guardian does not hear of the lease: killing it")
                 self._kill(self.guardian_pid)
             if now >= max(valid_until, self._acked) - numbers.hard:
@@ -230,7 +236,7 @@ class Custody:
     def _hear(self, message: m.Message) -> None:
         match message:
             case m.LeaseAck(valid_until=valid_until):
-                self._acked = valid_until
+                self._acked = max(self._acked, valid_until)
                 return
             case m.Shutdown(why=why):
                 if not self.draining.done():

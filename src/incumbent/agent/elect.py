@@ -20,6 +20,7 @@ import random
 import signal
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any, TypeVar
 
 from incumbent.agent.custody import Custody, Pidfds, Processes
@@ -143,12 +144,13 @@ class Elect:
             return main.result()
 
     async def _without_guardian(self) -> None:
-        self._role = ""
+        self._play("")
+        what = [f"{self._command} is proven dead"] if self._custody.instances else []
         await self._custody.outlive_guardian()
         if self._client is not None:
+            what += ["the session is closed"] if self._client.state is State.CONNECTED else []
             await self._client.close()
-        what = f"{self._command} is proven dead, " if self._settings.command else ""
-        self._say(f"the guardian was killed: {what}the session is closed")
+        self._say(f"the guardian was killed: {', '.join(what) or 'nothing was started'}")
 
     async def _serve(self) -> int:
         try:
@@ -376,7 +378,7 @@ class Elect:
 
     @property
     def _command(self) -> str:
-        return self._settings.command[0]
+        return PurePath(self._settings.command[0]).name
 
     # ── small things
 
