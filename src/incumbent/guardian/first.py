@@ -115,7 +115,7 @@ class _First:
             poll.register(fd, select.POLLIN)
         while True:
             deadline = self.job.deadline()
-            if _boottime() >= deadline:
+            if kernel.boottime() >= deadline:
                 return
             timer.set(deadline)
             ready = {fd for fd, _ in poll.poll()}
@@ -204,7 +204,7 @@ def _be_main(job: Job, exec_write: int) -> NoReturn:
             os.dup2(job.output, 2)
         kernel.reset_signals()
         os.chdir(job.start.cwd)
-        if _boottime() >= min(job.soft_at, job.deadline()):
+        if kernel.boottime() >= min(job.soft_at, job.deadline()):
             raise OSError(0, "its soft deadline has passed")
         os.execvpe(job.start.argv[0], job.start.argv, job.start.env)
     except BaseException as error:
@@ -222,10 +222,6 @@ def _why(error: BaseException, start: Start) -> str:
 
 def _only_wake(signo: int, frame: object) -> None:
     """The wakeup descriptor has its number."""
-
-
-def _boottime() -> float:
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def _collect() -> None:

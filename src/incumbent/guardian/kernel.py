@@ -15,6 +15,7 @@ import math
 import os
 import select
 import signal
+import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -25,6 +26,7 @@ __all__ = [
     "BoottimeTimer",
     "Process",
     "become_subreaper",
+    "boottime",
     "children",
     "clone",
     "close_all_but",
@@ -89,6 +91,10 @@ def become_subreaper() -> None:
 
 def unshare(flags: int) -> None:
     _checked(_libc.unshare(ctypes.c_int(flags)), "unshare")
+
+
+def boottime() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class _CloneArgs(ctypes.Structure):

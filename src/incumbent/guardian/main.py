@@ -19,7 +19,6 @@ import selectors
 import signal
 import socket
 import stat
-import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -27,7 +26,6 @@ from typing import Any
 
 from incumbent.guardian import actions as a
 from incumbent.guardian import kernel, words
-from incumbent.guardian.closer import TIME_LIMIT, spawn_closer
 from incumbent.guardian.containment import CONTAINMENTS, PERMANENT, Tree
 from incumbent.guardian.link import Link
 from incumbent.guardian.logwriter import LogPipe, relay
@@ -109,8 +107,11 @@ class _Guardian:
                 self.events.append(a.ShutdownAsked("our parent is gone"))
         self.watch(wake_read, lambda: self.on_signals(wake_read))
         self.watch(self.timer.fd, self.on_timer)
+        self.carry_out(self.table.begin(kernel.boottime()))
+        from incumbent.guardian import closer  # by now, while the agent starts: it needs wire
+
+        self.closer = closer
         gc.freeze()
-        self.carry_out(self.table.begin(_boottime()))
         while self.code is None:
             self.handle_all()
             if self.code is None:
@@ -122,7 +123,7 @@ class _Guardian:
         while self.events and self.code is None:
             event = self.events.popleft()
             self.say(self.tell(event))
-            self.carry_out(self.table.handle(event, _boottime()))
+            self.carry_out(self.table.handle(event, kernel.boottime()))
             if isinstance(event, a.TreeEmpty | a.SpawnFailed):
                 self.forget_log(event.seat, event.epoch)
         self.timer.set(min(self.wake, self.look_at, self.closer_by))
@@ -147,7 +148,7 @@ class _Guardian:
     def on_timer(self) -> None:
         """A Tick for the table, after what is readable; a look at the logs; the closer's end."""
         self.timer.clear()
-        now = _boottime()
+        now = kernel.boottime()
         if now >= self.wake:
             self.wake = math.inf  # the table asks again
             self.on_link()
@@ -296,7 +297,7 @@ class _Guardian:
             log.close_write_end()
             self.logs[key] = log
             self.watch_writer(key, log)
-            self.look_at = min(self.look_at, _boottime() + _LOOK_EVERY)
+            self.look_at = min(self.look_at, kernel.boottime() + _LOOK_EVERY)
 
     def watch_writer(self, key: tuple[str, int], log: LogPipe) -> None:
         pidfd = log.pidfd
@@ -333,12 +334,14 @@ class _Guardian:
 
     def run_closer(self, action: a.RunCloser) -> None:
         try:
-            self.closer_pid = spawn_closer(action.passport, action.hosts, action.breadcrumbs)
+            self.closer_pid = self.closer.spawn_closer(
+                action.passport, action.hosts, action.breadcrumbs
+            )
         except OSError as error:
             self.events.append(a.CloserFinished(False, str(error)))
             return
         self.closer_pidfd = os.pidfd_open(self.closer_pid)
-        self.closer_by = _boottime() + TIME_LIMIT + 1.0
+        self.closer_by = kernel.boottime() + self.closer.TIME_LIMIT + 1.0
         self.watch(self.closer_pidfd, self.on_closer_death)
 
     def exit(self, action: a.Exit) -> None:
@@ -380,7 +383,3 @@ class _Guardian:
 
 def _only_wake(signo: int, frame: object) -> None:
     """The wakeup descriptor has its number."""
-
-
-def _boottime() -> float:
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
