@@ -222,11 +222,7 @@ class Place:
             self.gone.set(SessionExpired(self.session_id, f"it is {state.name.lower()}"))
 
     def _is_believed(self) -> bool:
-        return (
-            not self.gone.is_set()
-            and self._client.session_id == self.session_id
-            and self._client.clock.boottime() < self._client.lease.valid_until
-        )
+        return self._client.clock.boottime() < self._client.lease.valid_until
 
     def raise_if_gone(self) -> None:
         if self.gone.error is not None:
