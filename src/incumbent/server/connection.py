@@ -13,12 +13,10 @@ from typing import Protocol, cast
 
 from incumbent.errors import RemoteWireError
 from incumbent.server.sessions import Peer
+from incumbent.server.words import WORDS
 from incumbent.wire import MAX_FRAME, FrameDecoder
 
-__all__ = ["WORDS", "Connection", "Inbox"]
-
-WORDS = (b"ruok", b"srvr")
-"""Four-letter words: as a frame's length they would be over a gigabyte."""
+__all__ = ["Connection", "Inbox"]
 
 _QUEUE_BYTES = 4 * 1024 * 1024  # of requests that wait to be served; read on at half of it
 _FRAME_COST = 4096  # what a waiting frame counts for at least

@@ -16,14 +16,14 @@ import random
 from collections.abc import Callable
 
 from incumbent.clock import SYSTEM, Clock
+from incumbent.server import words
 from incumbent.server.connection import Connection
 from incumbent.server.service import Service
 from incumbent.server.store import Store, StoreFailed
+from incumbent.server.words import Traffic
 from incumbent.wire import Request
 
 __all__ = ["Server"]
-
-_VERSION = "0.1.0"
 
 _TURN = 2000
 """Most requests served in one turn."""
@@ -84,8 +84,7 @@ class Server:
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._listener: asyncio.Server | None = None
         self._pipeline: asyncio.Task[None] | None = None
-        self._received = 0
-        self._sent = 0
+        self._traffic = Traffic()
 
     async def start(self, host: str = "127.0.0.1", port: int = 0) -> None:
         """Load the store, then listen. Raises `StoreFailed` or `OSError`."""
@@ -128,16 +127,19 @@ class Server:
         if self._service is not None:
             if frames:
                 self._service.sessions.heard(connection)
-                self._received += frames
+                self._traffic.received += frames
             self._ready[connection] = None
             self._wake.set()
 
     def asked(self, connection: Connection, word: bytes) -> None:
-        def answer(service: Service) -> None:
-            connection.out.append(b"imok" if word == b"ruok" else self._srvr(service).encode())
+        def chore(service: Service) -> None:
+            waiting = sum(len(other.queue) for other in self._ready)
+            connections = len(self._connections)
+            answer = words.answer(word, service.tree, self._traffic, connections, waiting)
+            connection.out.append(answer)
             service.leave(connection)
 
-        self._do(answer)
+        self._do(chore)
 
     def lost(self, connection: Connection) -> None:
         self._connections.pop(connection, None)
@@ -162,7 +164,8 @@ class Server:
                 continue
             if self._is_probe_due:
                 await self._probe(service)
-            self._turn(service)
+            begun = self._clock.boottime()
+            served = self._turn(service)
             batch = service.take()
             if batch:
                 self._is_committing = True
@@ -174,12 +177,14 @@ class Server:
                 finally:
                     self._is_committing = False
             self._release(service)
+            if served:
+                self._traffic.took(self._clock.boottime() - begun, served)
             if self._chores or any(connection.is_servable for connection in self._ready):
                 self._wake.set()
                 await asyncio.sleep(0)
 
-    def _turn(self, service: Service) -> None:
-        """Decide and carry out what has come in, in order for each connection."""
+    def _turn(self, service: Service) -> int:
+        """Decide and carry out what has come in, in order for each connection; how many."""
         chores = self._chores[:]
         self._chores.clear()
         for chore in chores:
@@ -195,12 +200,13 @@ class Server:
                     service.handle(connection, body)
             if not connection.queue:
                 del self._ready[connection]
+        return _TURN - budget
 
     def _release(self, service: Service) -> None:
         """Everything decided is durable: let it be seen."""
         for peer in service.released():
             assert isinstance(peer, Connection)
-            self._sent += len(peer.out)
+            self._traffic.sent += len(peer.out)
             peer.flush()
 
     # -- when the store fails
@@ -306,17 +312,3 @@ class Server:
     def _observe(self, session_id: int, request: Request) -> None:
         if self.on_request is not None:
             self.on_request(session_id, request)
-
-    def _srvr(self, service: Service) -> str:
-        """Apache's words, for the tools that read them."""
-        return (
-            f"Zookeeper version: 3.8.0-incumbent-{_VERSION}, built on -\n"
-            f"Latency min/avg/max: 0/0.0/0\n"
-            f"Received: {self._received}\n"
-            f"Sent: {self._sent}\n"
-            f"Connections: {len(self._connections)}\n"
-            f"Outstanding: {sum(len(connection.queue) for connection in self._ready)}\n"
-            f"Zxid: {service.tree.zxid:#x}\n"
-            f"Mode: standalone\n"
-            f"Node count: {len(service.tree.nodes)}\n"
-        )
