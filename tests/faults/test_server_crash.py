@@ -8,6 +8,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from kazoo.client import KazooClient, KazooState
 from tests.conformance.embedded import EmbeddedServer
 from tests.conformance.raw import Closed, RawClient
 from tests.waiting import wait_until
@@ -109,6 +110,34 @@ def test_a_session_and_its_ephemerals_outlive_a_crash(tmp_path: Path) -> None:
             )
             assert answer == session
             assert again.call(Exists("/e")).value.ephemeralOwner == session.session_id
+
+
+def test_a_lock_of_kazoo_outlives_a_crash(tmp_path: Path) -> None:
+    """Its client reconnects by itself, to the same session, and still holds it."""
+    with EmbeddedServer(tmp_path) as server:
+        holder, other = (KazooClient(server.hosts, timeout=10) for _ in range(2))
+        holder.start(timeout=10)
+        other.start(timeout=10)
+        try:
+            lock = holder.Lock("/lock")
+            assert lock.acquire(timeout=5)
+            session = holder.client_id
+            seen: dict[KazooClient, list[str]] = {holder: [], other: []}
+            for client, states in seen.items():
+                client.add_listener(states.append)
+
+            server.restart()
+
+            back = [KazooState.SUSPENDED, KazooState.CONNECTED]
+            wait_until(lambda: all(s == back for s in seen.values()), 20, "kazoo to come back")
+            assert holder.client_id == session
+            assert not other.Lock("/lock").acquire(blocking=False)
+            lock.release()
+            assert other.Lock("/lock").acquire(timeout=5)
+        finally:
+            for client in (holder, other):
+                client.stop()
+                client.close()
 
 
 @pytest.mark.soak

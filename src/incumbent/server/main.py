@@ -40,8 +40,11 @@ def main(argv: Sequence[str]) -> int:
         with _Directory(options.data) as directory:
             store = SqliteStore(directory / "zookeeper.db")
             _run(_serve(store, options))
-    except (_CannotStart, StoreFailed) as error:
-        print(f"incumbent server: {error}", file=sys.stderr)
+    except StoreFailed as error:
+        _log(f"{error}; put a copy of it back, or name another directory with --data")
+        return _USAGE
+    except _CannotStart as error:
+        _log(str(error))
         return _USAGE
     return 0
 
@@ -75,6 +78,12 @@ def _options(argv: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument(
         "--parent-death", action="store_true", help="stop when the starting process ends"
+    )
+    parser.add_argument(
+        "--until-fd",
+        metavar="N",
+        type=int,
+        help="stop when every process that has this pipe's other end has ended",
     )
     return parser.parse_args(argv)
 
@@ -143,6 +152,10 @@ async def _serve(store: SqliteStore, options: argparse.Namespace) -> None:
     for signum in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(
             signum, lambda: None if stop.done() else stop.set_result(None)
+        )
+    if options.until_fd is not None:
+        asyncio.get_running_loop().add_reader(
+            options.until_fd, lambda: None if stop.done() else stop.set_result(None)
         )
     _announce(f"listening on {server.host}:{server.port}\n", options.ready_fd)
     ended = asyncio.ensure_future(server.wait())

@@ -26,7 +26,12 @@ from incumbent.wire import Request
 __all__ = ["Server"]
 
 _TURN = 2000
-"""Most requests served in one turn."""
+"""Most requests served in one turn; each `_HEAVY` bytes of one count as one more."""
+
+_HEAVY = 2048
+
+_BACKLOG = 1024
+"""Connections that may wait to be accepted: all clients come back at once after a restart."""
 
 _PROBE, _PROBE_MOST = 1.0, 10.0
 """Seconds between two attempts to write while the store fails: at first, and at most."""
@@ -90,7 +95,9 @@ class Server:
         """Load the store, then listen. Raises `StoreFailed` or `OSError`."""
         self._service = self._load()
         loop = asyncio.get_running_loop()
-        self._listener = await loop.create_server(lambda: Connection(self), host, port)
+        self._listener = await loop.create_server(
+            lambda: Connection(self), host, port, backlog=_BACKLOG
+        )
         name = self._listener.sockets[0].getsockname()
         self.host, self.port = name[0], name[1]
         self._pipeline = loop.create_task(self._run())
@@ -189,18 +196,19 @@ class Server:
         self._chores.clear()
         for chore in chores:
             chore(service)
-        budget = _TURN
+        served = weight = 0
         for connection in list(self._ready):
-            while connection.is_servable and budget:
-                budget -= 1
+            while connection.is_servable and weight < _TURN:
                 body = connection.take()
                 if body is None:
                     service.leave(connection)
-                else:
-                    service.handle(connection, body)
+                    continue
+                service.handle(connection, body)
+                served += 1
+                weight += 1 + len(body) // _HEAVY
             if not connection.queue:
                 del self._ready[connection]
-        return _TURN - budget
+        return served
 
     def _release(self, service: Service) -> None:
         """Everything decided is durable: let it be seen."""
