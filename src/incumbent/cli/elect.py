@@ -17,14 +17,17 @@ from incumbent.cli.process import module
 from incumbent.cli.srvr import times
 from incumbent.errors import IncumbentError
 from incumbent.guardian import words
-from incumbent.guardian.actions import Action, AgentDied, Event, KillAgent
+from incumbent.guardian.actions import Action, AgentDied, Event, KillAgent, Received
 from incumbent.guardian.containment import probe
 from incumbent.guardian.main import run
+from incumbent.guardian.messages import Bye
 from incumbent.guardian.table import Policy
 from incumbent.settings import resolve
 from incumbent.wire import paths
 
 __all__ = ["main"]
+
+_NOT_STARTED = 127
 
 _EPILOG = """\
 Three terminals, the same command: one leads, each of the others watches the one before it. End
@@ -50,14 +53,20 @@ sealed: COMMAND has a PID namespace of its own, all of it dies with elect. swept
 killing both processes at once can leave COMMAND running beside the next leader's.
 
 exit codes: COMMAND's, or 128 + its signal; 127 it could not be started; 0 ended by Ctrl-C or
-SIGTERM; 1 it cannot go on; 2 usage
+SIGTERM (130 before a server was found); 1 it cannot go on; 2 usage
 """
 
 
 def main(argv: Sequence[str]) -> int:
     """Stand until COMMAND has ended or we are told to stop; returns the exit code."""
     own, command = _split(argv)
-    options = _parser().parse_args(own)
+    parser = _parser()
+    options, unknown = parser.parse_known_args(own)
+    if unknown:
+        parser.error(f"unrecognized arguments: {' '.join(unknown)} (COMMAND follows a `--`)")
+    if wrong := _problem(options.path, command):
+        say(wrong)
+        return _NOT_STARTED if command and wrong.startswith(command[0]) else USAGE
     try:
         settings = resolve(
             {
@@ -71,10 +80,9 @@ def main(argv: Sequence[str]) -> int:
     except IncumbentError as error:
         return failed(error, USAGE)
     isolation, wrong = _isolation(options.isolation) if command else ("swept", "")
-    wrong = wrong or _problem(options.path, command)
     if wrong:
         say(wrong)
-        return 127 if wrong.startswith("no program") else USAGE
+        return USAGE
     try:
         seen = times(hosts, settings.session_timeout, settings.tick, say)
     except KeyboardInterrupt:
@@ -106,10 +114,12 @@ class _Voice:
     """What the guardian says: what its agent cannot, which is its own end and what comes of it."""
 
     def __init__(self) -> None:
-        self._is_alone = False
+        self._is_alone = self._has_bye = False
 
     def __call__(self, thing: Event | Action) -> str:
-        if isinstance(thing, AgentDied) and thing.code != 0:
+        if isinstance(thing, Received) and isinstance(thing.message, Bye):
+            self._has_bye = True
+        if isinstance(thing, AgentDied) and not self._has_bye:
             self._is_alone = True
         is_ours = isinstance(thing, KillAgent) and thing.why != "its link is closed"
         return words.of(thing) if self._is_alone or is_ours else ""
@@ -183,6 +193,6 @@ def _problem(path: str, command: Sequence[str]) -> str:
     if wrong := paths.problem(path):
         return f"{path!r} is no znode's path: {wrong}; expected one like /election"
     if command and shutil.which(command[0]) is None:
-        where = "" if "/" in command[0] else f" in PATH ({os.environ.get('PATH', '')})"
-        return f"no program {command[0]}{where}"
+        where = "here" if "/" in command[0] else f"in PATH ({os.environ.get('PATH', '')})"
+        return f"{command[0]}: there is no such program {where}"
     return ""

@@ -110,7 +110,8 @@ class Scene:
     """What runs, where, and for whom: the two processes and how to start them again.
 
     `listens_fd` is readable once the server listens, or has ended; the agent is let go by a byte
-    on `go_fd`.
+    on `go_fd`. `life` is a pipe whose writing end we, the guardian and its agent have: the
+    server, which they need to stop in order, stops when all of them have ended.
     """
 
     file: Path
@@ -119,6 +120,7 @@ class Scene:
     folder: Folder
     screen: Screen
     port: int = field(default_factory=_free_port)
+    life: tuple[int, int] = field(default_factory=os.pipe)
     listens_fd: int = -1
     go_fd: int = -1
 
@@ -151,12 +153,12 @@ class Scene:
 
     def start_server(self, *more: str, pass_fds: Sequence[int] = ()) -> Child:
         argv = module("incumbent.server", "--data", str(self.folder.server))
-        argv += ["--listen", self.hosts, "--parent-death", *more]
-        return Child(argv, self.folder.log("server"), pass_fds=pass_fds)
+        argv += ["--listen", self.hosts, "--until-fd", str(self.life[0]), *more]
+        return Child(argv, self.folder.log("server"), pass_fds=(self.life[0], *pass_fds))
 
     def start_guardian(self, *more: str, pass_fds: Sequence[int] = ()) -> Child:
         argv = module("incumbent.cli", "agent", "--parent-death", "--zookeeper", self.hosts)
         argv += ["--node", self.settings.node, "--root", self.settings.root, "--tick", "0"]
         argv += ["--data", str(self.folder.agent), "--session-timeout", f"{self.session:g}"]
         argv += ["--stop-order", ",".join(spec.name for spec in self.specs), *more]
-        return Child(argv, self.folder.log("agent"), pass_fds=pass_fds)
+        return Child(argv, self.folder.log("agent"), pass_fds=(self.life[1], *pass_fds))
