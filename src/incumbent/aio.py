@@ -196,7 +196,7 @@ class Zk:
         on_change  called each time we begin to wait for someone (`place.watching`)
         """
         queue = self.queue(path, dialect=dialect)
-        return lead(queue, _bytes(member), timeout=timeout, grace=grace, on_change=on_change)
+        return lead(queue, member, timeout=timeout, grace=grace, on_change=on_change)
 
     def lock(
         self,
@@ -211,7 +211,7 @@ class Zk:
         lost. Not reentrant. See `lead` for the arguments; `timeout=0` tries once.
         """
         queue = self.queue(path, dialect=dialect)
-        return lock(queue, _bytes(member), timeout=timeout, grace=grace)
+        return lock(queue, member, timeout=timeout, grace=grace)
 
     def try_lock(
         self,
@@ -222,7 +222,7 @@ class Zk:
         dialect: str | None = "ours",
     ) -> AbstractAsyncContextManager[Hold | None]:
         """The lock if nobody has it, else None, at once."""
-        return try_lock(self.queue(path, dialect=dialect), _bytes(member), grace=grace)
+        return try_lock(self.queue(path, dialect=dialect), member, grace=grace)
 
     def election(self, path: str, *, dialect: str | None = None) -> Election:
         """To see who leads, and to stand again and again. `dialect` as in `lead`."""
@@ -232,7 +232,3 @@ class Zk:
         """The contenders at `path`, for recipes of one's own."""
         spoken = None if dialect is None else dialects.dialect(dialect)
         return Queue(self.client, path, spoken, rng=self._rng, ledger=self._ledger)
-
-
-def _bytes(member: str | bytes) -> bytes:
-    return member.encode() if isinstance(member, str) else member

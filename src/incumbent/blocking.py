@@ -14,6 +14,7 @@ import contextlib
 import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Generic, TypeVar
 
@@ -130,8 +131,8 @@ class Wait:
     ) -> None:
         self.got: holds.Hold | None = None
         self.inbox: Inbox = queue.SimpleQueue()
-        self._queue = queue_
-        self._member = member.encode() if isinstance(member, str) else member
+        self.queue = queue_
+        self._member = member
         self._error = error
         self._timeout = timeout
         self._grace = grace
@@ -141,11 +142,11 @@ class Wait:
     async def acquire(self) -> holds.Hold | None:
         if self._tries:
             self.got = await locks.try_acquire(
-                self._queue, self._member, error=self._error, grace=self._grace
+                self.queue, self._member, error=self._error, grace=self._grace
             )
         else:
             self.got = await locks.acquire(
-                self._queue,
+                self.queue,
                 self._member,
                 error=self._error,
                 timeout=self._timeout,
@@ -153,6 +154,11 @@ class Wait:
                 on_change=self._tell if self._on_change else None,
             )
         return self.got
+
+    def refuse_nested(self, thread: int) -> None:
+        """A thread that waits for its own lock would wait for ever; trying is harmless."""
+        if not self._tries:
+            self.queue.ledger.refuse_nested(self.queue.path, thread)
 
     def give_up(self) -> None:
         if self.got is not None:
@@ -173,11 +179,13 @@ class Guarded(Generic[HoldT]):
         self._on_lost = on_lost
 
     def __enter__(self) -> HoldT:
+        self._wait.refuse_nested(threading.get_ident())
         try:
             got = self._portal.run(self._wait.acquire, inbox=self._wait.inbox)
             hold = None if got is None else Hold(self._portal, got)
-            if hold is not None:
-                self._portal.post(lambda: hold._hold.lost.listen(lambda: self._lost(hold)))
+            if got is not None and hold is not None:
+                got.belongs_to(threading.get_ident())
+                self._portal.post(partial(got.lost.listen, partial(self._lost, hold)))
         except BaseException:
             self._portal.post(self._wait.give_up)
             raise

@@ -66,7 +66,7 @@ def session(background: Background, **more: Any) -> Iterator[sync.Zk]:
 
 PAIRS = [
     (aio.Zk, sync.Zk, {"client", "queue"}),
-    (hold.Hold, blocking.Hold, {"begin", "end", "release", "look", "why_not"}),
+    (hold.Hold, blocking.Hold, {"begin", "belongs_to", "end", "release", "look", "why_not"}),
     (hold.Transaction, blocking.Transaction, set()),
     (election.Election, blocking.Election, set()),
 ]
@@ -147,8 +147,10 @@ def test_a_second_one_waits_and_gets_it(background: Background) -> None:
             thread.start()
             wait_until(lambda: len(one.children("/second")) == 2)
             assert not got
-            with pytest.raises(LockTimeout):
+            with pytest.raises(RuntimeError, match="reentrant"):
                 one.lock("/second", timeout=0.05).__enter__()
+            with pytest.raises(LockTimeout):
+                two.lock("/second", timeout=0.05).__enter__()
             with one.try_lock("/second") as none:
                 assert none is None
         thread.join(5)

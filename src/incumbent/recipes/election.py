@@ -67,7 +67,7 @@ class Election:
 
     def lead(
         self,
-        member: bytes = b"",
+        member: str | bytes = b"",
         *,
         timeout: float | None = None,
         grace: float | None = None,
@@ -79,7 +79,7 @@ class Election:
     async def run(
         self,
         work: Callable[[Hold], Awaitable[T]],
-        member: bytes = b"",
+        member: str | bytes = b"",
         *,
         grace: float | None = None,
         on_change: Callable[[Place], None] | None = None,

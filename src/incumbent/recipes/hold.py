@@ -56,6 +56,7 @@ class Hold:
         self._grace = self._client.timeout / 10 if grace is None else grace
         self._timer: asyncio.TimerHandle | None = None
         self._beat: Any = None
+        self._owner: object = None
 
     @property
     def valid_until(self) -> float:
@@ -88,6 +89,11 @@ class Hold:
     def transaction(self) -> Transaction:
         """Writes that are done only if we hold it when they are: all of them, or none."""
         return Transaction(self)
+
+    def belongs_to(self, owner: object) -> None:
+        """Whose block it guards: a task or a thread, which must not wait for it again."""
+        self._owner = owner
+        self._place.ledger.holders[self.path] = owner
 
     async def begin(self) -> None:
         """Believe in it: at once if the lease is proven now, else after beats that prove it.
@@ -126,6 +132,9 @@ class Hold:
             self._timer.cancel()
             self._timer = None
         if self._beat is not None:
+            holders = self._place.ledger.holders
+            if self._owner is not None and holders.get(self.path) == self._owner:
+                del holders[self.path]
             beat, self._beat = self._beat, None
             beat.__exit__(None, None, None)
 
@@ -203,6 +212,7 @@ class Scope:
         assert task is not None, "a hold is taken inside a task"
         await self._hold.begin()
         self._task = task
+        self._hold.belongs_to(task)
         self._cancelling = task.cancelling()
         self._forget = self._hold.lost.listen(self._soon)
         return self._hold

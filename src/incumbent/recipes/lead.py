@@ -5,6 +5,7 @@ Rule of this file: leadership is believed only until its lease ends.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -20,7 +21,7 @@ __all__ = ["lead"]
 @asynccontextmanager
 async def lead(
     queue: Queue,
-    member: bytes = b"",
+    member: str | bytes = b"",
     *,
     timeout: float | None = None,
     grace: float | None = None,
@@ -31,6 +32,7 @@ async def lead(
     `on_change` is called each time we begin to wait for somebody: `place.watching` is their
     znode's name, `place.name` ours. `LockTimeout` if `timeout` seconds were not enough.
     """
+    queue.ledger.refuse_nested(queue.path, asyncio.current_task())
     leadership = await acquire(
         queue, member, error=Deposed, timeout=timeout, grace=grace, on_change=on_change
     )

@@ -50,6 +50,8 @@ class Ledger:
         self.log = log or logging.getLogger("incumbent").warning
         self.standing: dict[str, object] = {}
         """Our znodes in queues: full path → whose it is."""
+        self.holders: dict[str, object] = {}
+        """Queues that we hold: path → the task or thread whose block it guards."""
         self._duties: dict[asyncio.Task[Any], None] = {}
         self._turns: dict[str, asyncio.Lock] = {}
 
@@ -63,6 +65,14 @@ class Ledger:
     def delete(self, path: str, czxid: int, session_id: int) -> asyncio.Task[None]:
         """Delete the ephemeral that `session_id` made at `czxid`, surely and only it."""
         return self.owe(self._delete(path, czxid, session_id))
+
+    def refuse_nested(self, queue: str, owner: object) -> None:
+        """Raises `RuntimeError` if `owner` is inside a block that holds this queue already."""
+        if owner is not None and self.holders.get(queue) == owner:
+            raise RuntimeError(
+                f"{queue} is held by this very task or thread: it would wait for itself "
+                "(locks are not reentrant)"
+            )
 
     async def settled(self) -> None:
         """Return when nothing is owed. For whoever hands the session to another process."""

@@ -20,9 +20,14 @@ __all__ = ["acquire", "lock", "try_acquire", "try_lock"]
 
 @asynccontextmanager
 async def lock(
-    queue: Queue, member: bytes = b"", *, timeout: float | None = None, grace: float | None = None
+    queue: Queue,
+    member: str | bytes = b"",
+    *,
+    timeout: float | None = None,
+    grace: float | None = None,
 ) -> AsyncIterator[Hold]:
     """Wait until we have it; cancel the block if it is lost. `LockTimeout` after `timeout` s."""
+    queue.ledger.refuse_nested(queue.path, asyncio.current_task())
     hold = await acquire(queue, member, error=LockLost, timeout=timeout, grace=grace)
     try:
         async with Scope(hold):
@@ -33,7 +38,7 @@ async def lock(
 
 @asynccontextmanager
 async def try_lock(
-    queue: Queue, member: bytes = b"", *, grace: float | None = None
+    queue: Queue, member: str | bytes = b"", *, grace: float | None = None
 ) -> AsyncIterator[Hold | None]:
     """The lock if nobody has it, else None, at once: with one read and no write."""
     hold = await try_acquire(queue, member, error=LockLost, grace=grace)
@@ -49,7 +54,7 @@ async def try_lock(
 
 async def acquire(
     queue: Queue,
-    member: bytes = b"",
+    member: str | bytes = b"",
     *,
     error: type[HoldLost] = LockLost,
     timeout: float | None = None,
@@ -73,7 +78,7 @@ async def acquire(
         async with asyncio.timeout(timeout):
             pause = Pause()
             while True:
-                hold = await _stand(queue, member, error, grace, on_change, ahead)
+                hold = await _stand(queue, _bytes(member), error, grace, on_change, ahead)
                 if hold is not None:
                     return hold
                 await pause.take()
@@ -84,7 +89,7 @@ async def acquire(
 
 async def try_acquire(
     queue: Queue,
-    member: bytes = b"",
+    member: str | bytes = b"",
     *,
     error: type[HoldLost] = LockLost,
     grace: float | None = None,
@@ -92,7 +97,7 @@ async def try_acquire(
     """A hold, begun, if nobody stands there; else None, and nothing of ours is left there."""
     if await queue.contenders():
         return None
-    place = await queue.enter(member)
+    place = await queue.enter(_bytes(member))
     try:
         if not place.ahead():
             hold = Hold(place, grace=grace, error=error)
@@ -129,3 +134,7 @@ async def _stand(
         if isinstance(cause, SessionExpired) or (isinstance(cause, NoNode) and place.gone.is_set()):
             return None
         raise
+
+
+def _bytes(member: str | bytes) -> bytes:
+    return member.encode() if isinstance(member, str) else member

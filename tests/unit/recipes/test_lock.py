@@ -9,7 +9,8 @@ import pytest
 from tests.unit.recipes.servers import Asked, connected, embedded
 from tests.waiting import eventually
 
-from incumbent.errors import Deposed, LockLost, LockTimeout, MixedDialects
+from incumbent import aio
+from incumbent.errors import Deposed, LockLost, LockTimeout, MixedDialects, SessionClosed
 
 
 async def test_an_uncontended_lock_costs_one_flight() -> None:
@@ -237,3 +238,69 @@ async def test_a_negative_timeout_is_refused(timeout: float) -> None:
         with pytest.raises(ValueError, match="timeout"):
             async with zk.lock("/l", timeout=timeout):
                 pass
+
+
+async def test_a_lock_taken_again_inside_its_own_block_raises_at_once() -> None:
+    async with embedded() as server, connected(server) as zk, zk.lock("/l"):
+        with pytest.raises(RuntimeError, match="reentrant"):
+            async with zk.lock("/l"):
+                pass
+        async with zk.try_lock("/l") as hold:
+            assert hold is None
+        with pytest.raises(LockTimeout):
+            await asyncio.create_task(_takes(zk, "/l", 0.02))
+
+
+async def _takes(zk: aio.Zk, path: str, timeout: float) -> None:
+    async with zk.lock(path, timeout=timeout):
+        pass
+
+
+async def test_after_the_block_the_same_task_takes_it_again() -> None:
+    async with embedded() as server, connected(server) as zk:
+        for _ in range(3):
+            await _takes(zk, "/l", 5)
+
+
+async def test_a_client_closed_inside_the_block_ends_it_and_its_hold() -> None:
+    async with embedded() as server, connected(server) as one, connected(server) as two:
+        with pytest.raises(Deposed):
+            async with one.lead("/e") as leadership:
+                await one.close()
+                await asyncio.sleep(5)
+        assert leadership.lost.is_set()
+        await asyncio.wait_for(_takes(two, "/e", 5), 5)
+
+
+async def test_every_call_after_close_raises_at_once() -> None:
+    async with embedded() as server:
+        zk = await connected(server)
+        await zk.close()
+        for call in (
+            zk.children("/"),
+            zk.create("/x"),
+            zk.ensure("/x"),
+            _takes(zk, "/l", 5),
+            zk.election("/e").view(),
+            zk.queue("/q").enter(),
+        ):
+            with pytest.raises(SessionClosed):
+                await asyncio.wait_for(call, 1)
+        await zk.close()
+
+
+async def test_closing_with_one_who_waits_ends_the_wait() -> None:
+    async with (
+        embedded() as server,
+        connected(server) as one,
+        connected(server) as two,
+        one.lock("/l"),
+    ):
+        waiting = asyncio.create_task(_takes(two, "/l", 20))
+        await eventually(lambda: _count(one, "/l", 2))
+
+        await two.close()
+
+        with pytest.raises(SessionClosed):
+            await asyncio.wait_for(waiting, 1)
+        await eventually(lambda: _count(one, "/l", 1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from typing import Any, cast
 
@@ -323,3 +324,21 @@ async def test_told_by_ensure_inside_the_block_it_is_not_cancelled_later() -> No
         return "went on"
 
     assert await asyncio.create_task(work()) == "went on"
+
+
+async def test_a_block_that_does_not_stop_keeps_its_znode_until_it_ends() -> None:
+    client = StandIn()
+    place = standing(client)
+
+    with pytest.raises(LockLost):
+        async with place.hold(grace=1.0) as hold:
+            client.now = 108.5
+            with contextlib.suppress(LockLost):
+                hold.ensure()
+            for _ in range(5):
+                await asyncio.sleep(0)
+            assert place.path in client.znodes
+    assert place.path in client.znodes  # whoever made the place gives it up
+
+    await place.leave()
+    assert place.path not in client.znodes
