@@ -1,6 +1,6 @@
 """The test program: it runs as a component and testifies that it ran, and that nobody else did.
 
-    python -S -E witness.py JOURNAL LOCKS [options]
+    python -S -E witness.py JOURNAL LOCKS [options] [-- COMMAND...]
 
 It appends to the file JOURNAL a line {boottime_ns, seat, epoch, node, pid, event} at its start,
 every 5 ms, and at its stop, and holds an exclusive flock on a file of its seat in the directory
@@ -13,6 +13,7 @@ outlives its instance is an overlap of the next one. Nothing unlocks: a lock end
     --fork              a child in a session of its own goes on, ticks, ignores what we ignore
     --background        the parent exits 0 at once, the child is the program
     --flood             fills stdout as fast as it is read       --close-stdout   closes 0, 1, 2
+    -- COMMAND...       the process becomes COMMAND, and holds the lock; a child goes on ticking
 
 Rule of this file: standard library only, nothing of ours, started in a few milliseconds (by its
 path, see `command`); one write() a line.
@@ -80,6 +81,14 @@ class Witness:
                 until = min(until, time.monotonic() + stop_takes)
 
 
+def _become(command: list[str], lock: int) -> None:
+    """Execute a program in our place, as if nothing had been before it. It keeps the lock."""
+    os.set_inheritable(lock, True)
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _ORDERS)
+    os.execvp(command[0], command)
+
+
 def _pour(block: bytes) -> None:
     try:
         while True:
@@ -94,12 +103,16 @@ def _number(options: list[str], name: str, default: float) -> float:
 
 def main(argv: list[str]) -> int:
     journal, locks, *options = argv
+    at = options.index("--") if "--" in options else len(options)
+    options, command = options[:at], options[at + 1 :]
     signal.pthread_sigmask(signal.SIG_BLOCK, _ORDERS)
     if "--background" in options and os.fork():
         return 0
     witness = Witness(journal, locks)
     witness.take_lock()
     witness.write("start")
+    if command and os.fork():
+        _become(command, witness.lock)
     ignore = "--ignore-term" in options
     life = _number(options, "--exit-after", float("inf"))
     until = time.monotonic() + life
@@ -120,7 +133,8 @@ def main(argv: list[str]) -> int:
         until=until,
         stop_takes=_number(options, "--stop-takes", 0.0),
     )
-    witness.write("stop")
+    if not command:  # else the end of the witness is not the program's
+        witness.write("stop")
     return int(_number(options, "--code", 0))
 
 

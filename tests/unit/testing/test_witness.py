@@ -169,3 +169,18 @@ def test_it_can_close_stdout(stage: Stage) -> None:
 
     assert process.stdout.read() == b""
     stage.until(lambda: stage.events("tick"))
+
+
+def test_beside_a_program_it_ticks_and_the_program_holds_the_lock(stage: Stage) -> None:
+    process = stage.start("--", "sleep", "1000", epoch=1)
+    stage.until(lambda: stage.events("tick"))
+    (witness_pid,) = {e["pid"] for e in stage.events("tick")}
+
+    os.kill(witness_pid, signal.SIGKILL)
+    held = not stage.lock_is_free()
+    process.send_signal(signal.SIGTERM)
+
+    assert process.wait(20) == -signal.SIGTERM
+    assert held
+    stage.until(stage.lock_is_free)
+    assert stage.verdict() == []
