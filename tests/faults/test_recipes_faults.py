@@ -15,6 +15,7 @@ from tests.unit.recipes.servers import Asked, connected, embedded
 from tests.waiting import eventually
 
 from incumbent import aio
+from incumbent.client import State
 from incumbent.clock import SYSTEM
 from incumbent.errors import Deposed, LockLost, LockTimeout
 from incumbent.wire import Create2, Delete, GetChildren, GetData, Request
@@ -401,3 +402,55 @@ async def _cancelled(
     else:
         await cancel()
     await eventually(lambda: empty(one, path))
+
+
+async def test_an_observer_that_is_cut_off_again_and_again_ends_with_the_true_leader() -> None:
+    async with (
+        embedded() as server,
+        relay_to(server.host, server.port) as relay,
+        connected(relay, session_timeout=0.6) as one,
+        connected(server) as two,
+    ):
+        seen: list[str] = []
+
+        async def observe() -> None:
+            async with one.election("/e").observe() as views:
+                async for view in views:
+                    seen.append(view.leader.name if view.leader else "nobody")
+
+        observing = asyncio.create_task(observe())
+        for round_ in range(12):
+            async with two.lead("/e") as leadership:
+                relay.cut()
+                if round_ == 6:  # long enough for its session to end
+                    await one.create("/of-this-session", ephemeral=True)
+                    relay.is_closed = True
+                    relay.cut()
+                    await eventually(lambda: _is_gone(two, "/of-this-session"))
+                    relay.is_closed = False
+                await eventually(lambda name=leadership.name: seen and seen[-1] == name)  # type: ignore[misc]
+        await eventually(lambda: seen[-1] == "nobody")
+        assert not observing.done()
+        observing.cancel()
+
+
+async def _is_gone(zk: aio.Zk, path: str) -> bool:
+    return await zk.exists(path) is None
+
+
+async def test_many_reconnects_while_waiting_keep_the_place() -> None:
+    async with (
+        embedded() as server,
+        relay_to(server.host, server.port) as relay,
+        connected(relay) as one,
+        connected(server) as two,
+    ):
+        async with two.lock("/l"):
+            waiting = asyncio.create_task(takes(one, "/l"))
+            await eventually(lambda: _count(two, "/l", 2))
+            for _ in range(20):
+                relay.cut()
+                await eventually(lambda: one.state is State.SUSPENDED)
+                await eventually(lambda: one.state is State.CONNECTED)
+            assert await _count(two, "/l", 2)
+        await asyncio.wait_for(waiting, 5)

@@ -1,0 +1,121 @@
+"""The asyncio face: connecting, closing, and the verbs."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+
+import pytest
+from tests.apache import free_port
+from tests.unit.recipes.servers import connected, embedded
+
+from incumbent import aio
+from incumbent.client import State
+from incumbent.errors import (
+    BadVersion,
+    ConnectTimeout,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    SessionClosed,
+)
+from incumbent.wire import Check, Create2
+
+
+async def test_connect_may_be_awaited_or_entered() -> None:
+    async with embedded() as server:
+        zk = await connected(server)
+        assert zk.state is State.CONNECTED
+        await zk.close()
+        assert zk.state is State.CLOSED
+        async with connected(server) as zk:
+            assert zk.session_id != 0
+        assert zk.state is State.CLOSED
+
+
+async def test_a_connect_in_vain_lists_each_address_and_what_it_answered() -> None:
+    one, two = free_port(), free_port()
+
+    with pytest.raises(ConnectTimeout) as caught:
+        await aio.connect(f"127.0.0.1:{one},127.0.0.1:{two}", timeout=0.3)
+
+    assert {address for address, _ in caught.value.report} == {
+        f"127.0.0.1:{one}",
+        f"127.0.0.1:{two}",
+    }
+
+
+async def test_a_cancelled_connect_leaves_no_task_behind() -> None:
+    before = asyncio.all_tasks()
+
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await aio.connect(f"127.0.0.1:{free_port()}", timeout=10)
+
+    assert asyncio.all_tasks() == before
+
+
+async def test_the_verbs() -> None:
+    async with embedded() as server, connected(server) as zk:
+        await zk.ensure("/a/b")
+        made = await zk.create("/a/b/n_", b"1", ephemeral=True, sequential=True)
+        assert made.path == "/a/b/n_0000000000"
+        assert made.stat.ephemeralOwner == zk.session_id
+        data, stat = await zk.get(made.path)
+        assert (data, stat.version) == (b"1", 0)
+        assert (await zk.set(made.path, b"2", 0)).version == 1
+        assert await zk.children("/a/b") == ["n_0000000000"]
+        assert await zk.exists("/nothing") is None
+        with pytest.raises(NodeExists):
+            await zk.create("/a/b")
+        with pytest.raises(BadVersion):
+            await zk.set(made.path, b"3", 0)
+        with pytest.raises(NotEmpty):
+            await zk.delete("/a/b")
+        with pytest.raises(NoNode) as caught:
+            await zk.multi([Create2("/a/c"), Check("/nothing")])
+        assert caught.value.index == 1
+        assert await zk.exists("/a/c") is None
+        await zk.sync("/a")
+        await zk.delete(made.path)
+
+
+async def test_a_wrong_path_or_dialect_is_refused_before_anything_is_sent() -> None:
+    async with embedded() as server, connected(server) as zk:
+        for path in ("", "locks", "/locks/", "/a//b", "/a/../b"):
+            with pytest.raises(ValueError, match=r"path|name"):
+                zk.lock(path)
+        with pytest.raises(ValueError, match="plain:node_"):
+            zk.lead("/e", dialect="curator")
+
+
+async def test_whoever_waits_when_the_client_is_closed_is_told() -> None:
+    async with (
+        embedded() as server,
+        connected(server) as zk,
+        zk.election("/e").observe() as views,
+    ):
+        assert (await anext(views)).leader is None
+        waiting = asyncio.create_task(anext(views))
+        await asyncio.sleep(0)
+
+        await zk.close()
+
+        with pytest.raises(SessionClosed):
+            await asyncio.wait_for(waiting, 1)
+
+
+def test_importing_the_package_imports_nothing_else_of_it() -> None:
+    program = (
+        "import sys, incumbent\n"
+        "assert not [m for m in sys.modules if m.startswith('incumbent.')]\n"
+        "assert 'asyncio' not in sys.modules\n"
+        "assert callable(incumbent.connect)\n"
+        "try: incumbent.nothing\n"
+        "except AttributeError as e: print(e)\n"
+    )
+
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+
+    assert "nothing" in done.stdout, done.stderr
