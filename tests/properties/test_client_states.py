@@ -32,12 +32,14 @@ class Story:
         self.store = MemoryStore(delay=lambda: self.zk.rng.uniform(0.0, 0.02))
         self.serving: Process | None = None
         self.client: Client | None = None
+        self.server: Server | None = None
+        self.looks = 0
         self.told: list[tuple[State, int, int]] = []
         self.watchers = [0, 0]  # registered, called
         self.outcomes: dict[str, int] = {}
 
     async def serve(self, host: Host) -> None:
-        server = Server(self.store, clock=host.clock, tick=0.5, rng=host.rng)
+        self.server = server = Server(self.store, clock=host.clock, tick=0.5, rng=host.rng)
         await server.start("0.0.0.0", 2181)
         await server.wait()
 
@@ -113,6 +115,7 @@ class Story:
         rng = self.world.rng
         self.serving = self.zk.run(self.serve(self.zk))
         living = self.one.run(self.live(self.one))
+        looking = asyncio.ensure_future(self.look())
         for _ in range(12):
             await asyncio.sleep(rng.uniform(0.2, 5))
             await self.fault(rng.randrange(8), rng.choice([0.2, 1.0, 3.0, 5.0, 9.0]))
@@ -120,11 +123,25 @@ class Story:
         assert living.alive, "the client's process has died"
         client = self.client
         assert client is not None
-        async with asyncio.timeout(2 * SESSION + 5):
-            await reached(client, State.CONNECTED)
-        await asyncio.sleep(1)
+        await asyncio.sleep(2 * SESSION + 5)
+        assert client.state is State.CONNECTED, f"still {client.state} long after all faults"
+        if looking.done():
+            looking.result()
+        looking.cancel()
         self.check(client)
+        assert self.looks > 100, "the lease was hardly ever valid"
         living.kill()
+
+    async def look(self) -> None:
+        """As long as the lease says that the session lives, the server has it."""
+        while True:
+            await asyncio.sleep(0.02)
+            client, service = self.client, self.server and self.server._service
+            if client is None or service is None or not (self.serving and self.serving.alive):
+                continue
+            if client.lease.valid_until > client.clock.boottime():
+                self.looks += 1
+                assert client.session_id in service.tree.sessions, "believed in for too long"
 
     async def fault(self, kind: int, seconds: float) -> None:
         world, zk, one = self.world, self.zk, self.one
