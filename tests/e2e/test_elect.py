@@ -250,7 +250,7 @@ def test_a_command_that_does_not_exist_is_said_before_anything_stands(
 
     assert one.ends() == 127
     assert one.lines() == []
-    one.wait_for_complaint("no program no-such-program in PATH")
+    one.wait_for_complaint("no-such-program: there is no such program in PATH")
 
 
 def test_command_has_this_environment_folder_and_terminal_and_a_growing_token(

@@ -18,14 +18,15 @@ import asyncio
 import os
 import random
 import signal
-from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Coroutine, Mapping
+from contextlib import suppress
 from pathlib import PurePath
 from typing import Any, TypeVar
 
 from incumbent.agent.custody import Custody, Pidfds, Processes
+from incumbent.agent.elect_settings import ElectSettings, exit_code, fitting
 from incumbent.agent.instance import Instance
-from incumbent.agent.lines import Lines
+from incumbent.agent.lines import Lines, Role
 from incumbent.agent.link import GuardianLink
 from incumbent.client import Client, State
 from incumbent.clock import SYSTEM, Clock
@@ -47,39 +48,16 @@ from incumbent.recipes.ledger import Ledger, Pause
 from incumbent.recipes.place import Place
 from incumbent.recipes.queue import Queue
 
-__all__ = ["Elect", "ElectSettings", "exit_code", "fitting", "serve_elect"]
+__all__ = ["Elect", "serve_elect"]
 
 T = TypeVar("T")
 
 PLAIN = Dialect("node_")
 """How contenders are named where nobody stands yet: as the literature does."""
-EVERY = 5.0
-"""Seconds between two lines about an unchanged role."""
 FIRST_REPORT, REPORT = 1.0, 5.0
 """Seconds of vain connecting after which it is said, and said again."""
-SETTLE = 0.02
-"""Seconds between being first and standing again, when that is the next thing to do."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ElectSettings:
-    """What WELCOME carries. `stop_grace` None: as much as the session's times allow, at most the
-    default; `tick`: see `lease.Lease`; times in seconds."""
-
-    path: str
-    hosts: str
-    name: str
-    session_timeout: float
-    tick: float | None = None
-    stop_grace: float | None = None
-    isolation: str = "sealed"
-    command: Sequence[str] = ()
-    every: float = EVERY
-
-    @classmethod
-    def of(cls, given: Mapping[str, Any]) -> ElectSettings:
-        """Out of WELCOME's settings, which have other keys too."""
-        return cls(**{key: given[key] for key in cls.__dataclass_fields__ if key in given})
+CLOSING = 2.0
+"""Seconds that the end of our session may take; then it simply expires."""
 
 
 async def serve_elect(link: GuardianLink, given: Mapping[str, Any]) -> int:
@@ -122,14 +100,13 @@ class Elect:
         self._settings = settings
         self._clock = clock
         self._rng = rng
-        self._out = out
+        self._role = Role(out, settings.every)
         self._say = err.news
         self._environ = environ
         self._cwd = cwd
         self._custody = Custody(link, processes, clock=clock, say=self._say)
         self._client: Client | None = None
-        self._role = ""
-        self._reminder: asyncio.TimerHandle | None = None
+        self._told = 0  # the epoch of which we said that it has started
 
     async def run(self) -> int:
         with self._custody as custody:
@@ -144,12 +121,12 @@ class Elect:
             return main.result()
 
     async def _without_guardian(self) -> None:
-        self._play("")
+        self._role.play("")
         what = [f"{self._command} is proven dead"] if self._custody.instances else []
         await self._custody.outlive_guardian()
         if self._client is not None:
             what += ["the session is closed"] if self._client.state is State.CONNECTED else []
-            await self._client.close()
+            await self._close()
         self._say(f"the guardian was killed: {', '.join(what) or 'nothing was started'}")
 
     async def _serve(self) -> int:
@@ -160,12 +137,17 @@ class Elect:
         except (IncumbentError, ValueError) as error:
             self._say(str(error))
             code = 2 if isinstance(error, NumbersDontFit | ValueError) else 1
-        self._play("")
+        self._role.play("")
         await self._custody.prove_empty("ending")
-        if self._client is not None:
-            await self._client.close()
+        await self._close()
         self._custody.link.send(m.Bye(code=code))
         return code
+
+    async def _close(self) -> None:
+        if self._client is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(CLOSING):
+                    await self._client.close()
 
     # ── sessions
 
@@ -242,11 +224,12 @@ class Elect:
             await self._unless_stopped(hold.begin())
             code = await self._lead(place, hold, numbers)
         except (SessionError, NoNode) as error:
-            if not place.gone.is_set() and client.session_id == place.session_id:
+            if not place.gone.is_set() and self._is_live(place):
                 raise
             why = "its znode was deleted" if isinstance(error, NoNode) else "its session is over"
-            self._play(f"{place.name} is out of the election: {why}", lasts=False)
-        await self._give_up(place)
+            self._role.play(f"{place.name} is out of the election: {why}", lasts=False)
+        assert all(each.is_empty for each in self._custody.instances.values())
+        await self._unless_stopped(place.leave())
         return code
 
     async def _enter(self, client: Client, ledger: Ledger) -> Place:
@@ -266,46 +249,45 @@ class Elect:
                 if not tries:
                     raise
 
-    async def _give_up(self, place: Place) -> None:
-        assert all(each.is_empty for each in self._custody.instances.values())
-        await place.leave()
-
     def _waits(self, place: Place) -> None:
-        self._play(f"{place.name} is not the leader, watching {place.watching}")
+        self._role.play(f"{place.name} is not the leader, watching {place.watching}")
 
     # ── leading
 
     async def _lead(self, place: Place, hold: Hold, numbers: Numbers) -> int | None:
         """Until COMMAND has ended or we are to stop (an exit code), or deposed (None).
 
-        COMMAND is proven dead when this returns; it returns nothing before, whatever happens.
+        COMMAND is proven dead when this returns, however long that takes.
         """
-        custody = self._custody
-        custody.draining.add_done_callback(custody.bell.ring)
-        forget = hold.lost.listen(custody.bell.ring)
-        is_told = False
+        bell, draining = self._custody.bell, self._custody.draining
+        forget = [each.listen(bell.ring) for each in (hold.lost, place.gone)]
+        draining.add_done_callback(bell.ring)
+        instance: Instance | None = None
+        self._role.play(f"{place.name} is the leader")
         try:
-            self._play(f"{place.name} is the leader")
-            instance = self._start(place, numbers) if self._settings.command else None
             while True:
+                is_empty = instance is None or instance.is_empty
                 if hold.lost.error is not None:
-                    self._deposed(place, hold)
-                    await self._stop(instance, self._grace_left(place, numbers))
-                    return None
-                if custody.draining.done():
-                    await self._stop(instance, numbers.stop_grace)
-                    return 0
-                if instance is not None and instance.is_empty:
+                    self._deposed(place, hold.lost.error)
+                if hold.lost.is_set() or draining.done():
+                    if is_empty:
+                        return None if hold.lost.is_set() else 0
+                    self._stop(instance, 0.0 if place.gone.is_set() else numbers.stop_grace)
+                elif instance is None and self._settings.command:
+                    instance = self._start(place, numbers)
+                elif instance is not None and instance.is_empty:
                     return self._after(place, instance)
-                if instance is not None and instance.pid and not is_told:
-                    is_told = True
-                    how = f"pid {instance.main}, {instance.containment}, token {instance.epoch}"
-                    self._say(f"started {self._command}: {how}")
-                await custody.bell.heard()
+                elif instance is not None and instance.pid:
+                    self._tell_started(instance)
+                await bell.heard()
         finally:
-            forget()
-            custody.draining.remove_done_callback(custody.bell.ring)
-            hold.end()
+            draining.remove_done_callback(bell.ring)
+            for each in forget:
+                each()
+            if self._is_live(place):  # otherwise its beats have ended with the session
+                hold.end()
+            if instance is not None and instance.stop_ordered and instance.is_empty:
+                self._say(f"{self._command} is proven dead")
 
     def _start(self, place: Place, numbers: Numbers) -> Instance:
         path, epoch = self._settings.path, place.czxid
@@ -336,20 +318,20 @@ class Elect:
         )
         return instance
 
-    async def _stop(self, instance: Instance | None, grace: float) -> None:
-        """Stop COMMAND; return when it is proven dead, however long that takes."""
-        while instance is not None and not instance.is_empty:
-            if not instance.stop_ordered:
-                self._say(f"stopping {self._command}")
-                self._custody.order_stop(instance, grace)
-            await self._custody.bell.heard()
-        if instance is not None:
-            self._say(f"{self._command} is proven dead")
+    def _tell_started(self, instance: Instance) -> None:
+        if self._told != instance.epoch:
+            self._told = instance.epoch
+            how = f"pid {instance.main}, {instance.containment}, token {instance.epoch}"
+            self._say(f"started {self._command}: {how}")
 
-    def _grace_left(self, place: Place, numbers: Numbers) -> float:
-        """Our znode still stands until the session can be over: until then COMMAND may end
-        in order. If it is gone already, somebody else may lead by now."""
-        return 0.0 if place.gone.is_set() else numbers.stop_grace
+    def _stop(self, instance: Instance | None, grace: float) -> None:
+        """`grace` 0: our znode is gone, so that somebody else may lead by now. Until then, and
+        until the session can be over, COMMAND may end in order."""
+        assert instance is not None
+        if not instance.stop_ordered:
+            self._say(f"stopping {self._command}")
+        if not instance.stop_ordered or grace == 0:
+            self._custody.order_stop(instance, grace)
 
     def _after(self, place: Place, instance: Instance) -> int | None:
         """COMMAND is dead, and we had not ordered it."""
@@ -357,9 +339,9 @@ class Elect:
             self._say(f"{self._command} was not started: {instance.refused.why}")
             return 127 if instance.refused.permanent else None
         exited = instance.exited
-        if instance.why_stopping or exited is None or exited.code is exited.signal is None:
+        if instance.why_stopping or exited is None or (exited.code, exited.signal) == (None, None):
             why = instance.why_stopping or "hard deadline: the session's lease ran out"
-            self._play(f"{place.name} is no longer the leader: {why}", lasts=False)
+            self._role.play(f"{place.name} is no longer the leader: {why}", lasts=False)
             self._say(f"{self._command} is proven dead")
             return None
         background = went_background(
@@ -372,9 +354,16 @@ class Elect:
         self._say(f"{self._command} ended with {how} after {exited.uptime:.1f} s")
         return exit_code(exited)
 
-    def _deposed(self, place: Place, hold: Hold) -> None:
-        assert isinstance(hold.lost.error, Deposed)
-        self._play(f"{place.name} is no longer the leader: {hold.lost.error.why}", lasts=False)
+    def _is_live(self, place: Place) -> bool:
+        client = self._client
+        assert client is not None
+        is_over = client.state in (State.LOST, State.CLOSED)
+        return client.session_id == place.session_id and not is_over
+
+    def _deposed(self, place: Place, error: IncumbentError) -> None:
+        if self._role.lasts:
+            why = error.why if isinstance(error, Deposed) else str(error)
+            self._role.play(f"{place.name} is no longer the leader: {why}", lasts=False)
 
     @property
     def _command(self) -> str:
@@ -396,40 +385,3 @@ class Elect:
                 task.exception()
             raise _Stopped
         return task.result()
-
-    def _play(self, line: str, *, lasts: bool = True) -> None:
-        """Say a change of role now, and, while it lasts, again and again."""
-        if self._reminder is not None:
-            self._reminder.cancel()
-            self._reminder = None
-        self._role = line if lasts else ""
-        if line:
-            self._out.news(line)
-        if self._role:
-            loop = asyncio.get_running_loop()
-            self._reminder = loop.call_later(self._settings.every, self._remind)
-
-    def _remind(self) -> None:
-        self._out.reminder(self._role)
-        loop = asyncio.get_running_loop()
-        self._reminder = loop.call_later(self._settings.every, self._remind)
-
-
-def fitting(session: float, tick: float | None, stop_grace: float | None) -> Numbers:
-    """A session's times, with as much stop grace as was asked for; without a wish, as much as
-    fits, at most the default. Raises `NumbersDontFit`."""
-    numbers = Numbers.of(session, tick=tick, stop_grace=stop_grace)
-    if stop_grace is None:
-        spare = numbers.room - numbers.needed
-        numbers = Numbers.of(
-            session, tick=tick, stop_grace=max(0.0, numbers.stop_grace + min(0.0, spare))
-        )
-    numbers.fit()
-    return numbers
-
-
-def exit_code(exited: m.Exited) -> int:
-    """As a shell gives it: the program's own, or 128 and the signal's number."""
-    if exited.signal is not None:
-        return 128 + exited.signal
-    return exited.code or 0

@@ -9,12 +9,13 @@ it is news, and written before the next line that does.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import select
 import time
 from collections import deque
 
-__all__ = ["Lines"]
+__all__ = ["Lines", "Role"]
 
 _KEPT = 100
 _CHUNK = 4096  # bytes that a writable pipe takes without blocking (PIPE_BUF)
@@ -54,3 +55,36 @@ class Lines:
             except OSError:  # nobody will ever read it: a closed terminal
                 pass
             self._kept.popleft()
+
+
+class Role:
+    """What is so for now: said at once, and again every `every` seconds while it stays so."""
+
+    def __init__(self, lines: Lines, every: float) -> None:
+        self._lines = lines
+        self._every = every
+        self._line = ""
+        self._timer: asyncio.TimerHandle | None = None
+
+    def play(self, line: str, *, lasts: bool = True) -> None:
+        """From now on it is this; "" for none. One that does not last is said once."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._line = line if lasts else ""
+        if line:
+            self._lines.news(line)
+        if self._line:
+            self._again_later()
+
+    @property
+    def lasts(self) -> bool:
+        """Whether it will be said again."""
+        return bool(self._line)
+
+    def _again_later(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(self._every, self._again)
+
+    def _again(self) -> None:
+        self._lines.reminder(self._line)
+        self._again_later()
