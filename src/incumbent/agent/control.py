@@ -61,6 +61,7 @@ class ControlSocket:
         self._agent = agent
         self._path = path
         self._server: asyncio.Server | None = None
+        self._inode = 0
 
     async def open(self) -> None:
         """Raises OSError where the socket cannot be made."""
@@ -72,6 +73,7 @@ class ControlSocket:
             self._server = await loop.create_unix_server(
                 lambda: _Asker(self._agent), str(self._path)
             )
+            self._inode = self._path.stat().st_ino
         finally:
             os.umask(before)
 
@@ -79,7 +81,8 @@ class ControlSocket:
         if self._server is not None:
             self._server.close()
             with contextlib.suppress(FileNotFoundError):
-                self._path.unlink()
+                if self._path.stat().st_ino == self._inode:  # not a next agent's by now
+                    self._path.unlink()
 
 
 class _Asker(asyncio.Protocol):

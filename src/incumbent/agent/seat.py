@@ -226,7 +226,8 @@ class Seat:
                 else:
                     wait, until = self._why_not_start()
                     if wait:
-                        self._report("stopped" if not self._view.desired.run else "waiting", wait)
+                        state = "waiting" if until is None else "backoff"
+                        self._report(state if self._view.desired.run else "stopped", wait)
                         await self.bell.heard(until)
                     else:
                         await self._start(place)

@@ -21,7 +21,7 @@ from incumbent.agent.tree import Tree
 from incumbent.cli import LASTING, dispatch, local, logs, orders, show
 from incumbent.cli.cluster import connected, read_cluster
 from incumbent.cli.exits import DONE, USAGE, No, failed, say
-from incumbent.cli.explain import node_rows, seat_rows
+from incumbent.cli.explain import node_rows, seat_rows, title
 from incumbent.cli.screen import print_table
 from incumbent.cli.srvr import times
 from incumbent.errors import IncumbentError, NumbersDontFit, SpecError, SpecErrors
@@ -237,6 +237,8 @@ def logs_(
     def line(seat: str, text: str) -> None:
         print(text if is_one else f"{seat} | {text}", flush=follow)
 
+    if not any(path.exists() for path in found.values()):
+        say(f"{name} has written nothing yet on this node")
     try:
         for seat, path in found.items():
             for text in logs.last_lines(path, lines):
@@ -286,15 +288,16 @@ def node_confirm_dead(
     async def work() -> int:
         tree = Tree(settings.root)
         async with connected(settings) as client:
-            crumbs = orders.breadcrumbs_of(await read_cluster(client, tree), node)
+            cluster = await read_cluster(client, tree)
+            crumbs = orders.breadcrumbs_of(cluster, node)
         for seat, crumb in crumbs:
             where = f"epoch {crumb.epoch}, {crumb.containment}"
-            say(f"{seat.removesuffix('/0')} ({where}) may still run on {node}")
+            say(f"{title(cluster, seat)} ({where}) may still run on {node}")
         _certain(node, yes)
         async with connected(settings) as client:
             freed = await orders.confirm_dead(client, tree, await read_cluster(client, tree), node)
         for seat, crumb in freed:
-            print(f"freed {seat.removesuffix('/0')} (epoch {crumb.epoch})")
+            print(f"freed {title(cluster, seat)} (epoch {crumb.epoch})")
         return DONE
 
     _run(work())

@@ -14,7 +14,7 @@ from incumbent.agent import lifecycle
 from incumbent.agent.tree import Breadcrumb, NodeFacts, Observed, seat_name
 from incumbent.cli.cluster import Cluster, ComponentState, SeatState, all_breadcrumbs
 
-__all__ = ["NodeRow", "Row", "node_rows", "seat_rows"]
+__all__ = ["NodeRow", "Row", "node_rows", "seat_rows", "title"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +88,9 @@ def node_rows(cluster: Cluster) -> list[NodeRow]:
         NodeRow(
             node=name,
             state="live",
-            seats=tuple(seat for seat, crumb in crumbs if crumb.session == facts.session),
+            seats=tuple(
+                title(cluster, seat) for seat, crumb in crumbs if crumb.session == facts.session
+            ),
             containments=tuple(facts.containments),
             since=facts.since,
             session=facts.session,
@@ -105,12 +107,21 @@ def node_rows(cluster: Cluster) -> list[NodeRow]:
             NodeRow(
                 node=name,
                 state="gone",
-                seats=tuple(seat for seat, _ in lost[name]),
+                seats=tuple(title(cluster, seat) for seat, _ in lost[name]),
                 session=lost[name][0][1].session,
                 why=_why_gone(cluster, [crumb for _, crumb in lost[name]]),
             )
         )
     return rows
+
+
+def title(cluster: Cluster, seat: str) -> str:
+    """A seat as people call it: its component, where that has only one."""
+    component, _, number = seat.rpartition("/")
+    for each in cluster.components:
+        if each.name == component and each.spec is not None and each.spec.copies > 1:
+            return seat
+    return component if number == "0" else seat
 
 
 def _why_gone(cluster: Cluster, crumbs: Iterable[Breadcrumb]) -> str:

@@ -143,8 +143,8 @@ def _holder(lock: Path) -> str | None:
     """The pid of the process that holds a lock file; None if nobody does."""
     try:
         fd = os.open(lock, os.O_RDWR | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return None
+    except OSError:
+        return None  # there is none, or whoever needs it will say what is wrong with it
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return None

@@ -41,15 +41,25 @@ def ask_all(folders: Iterable[Path]) -> list[dict[str, Any]]:
 
 
 def find_logs(folders: Sequence[Path], name: str) -> dict[str, Path]:
-    """Seat → log file, of a component (all its seats here) or of one seat ("web/1")."""
-    component, slash, number = name.rpartition("/")
-    wanted = f"{component}-{number}.log" if slash else f"{name}-*.log"
+    """Seat → log file, of a component (all its seats here) or of one seat ("web/1").
+
+    A seat that runs here and has written nothing yet has a file that does not exist yet.
+    """
     for folder in folders:
-        found = {}
-        for path in sorted(Home(folder).logs.glob(wanted)):
-            stem, _, digits = path.stem.rpartition("-")
-            if digits.isdigit() and stem == (component if slash else name):
-                found[f"{stem}/{digits}"] = path
+        found = _written(folder, name)
+        for seat, said in ((ask(folder) or {}).get("seats", {})).items():
+            if name in (seat, seat.rpartition("/")[0]) and said.get("epoch") and said.get("log"):
+                found.setdefault(seat, Path(said["log"]))
         if found:
-            return found
+            return dict(sorted(found.items()))
     return {}
+
+
+def _written(folder: Path, name: str) -> dict[str, Path]:
+    component, slash, number = name.rpartition("/")
+    found = {}
+    for path in Home(folder).logs.glob(f"{component}-{number}.log" if slash else f"{name}-*.log"):
+        stem, _, digits = path.stem.rpartition("-")
+        if digits.isdigit() and stem == (component if slash else name):
+            found[f"{stem}/{digits}"] = path
+    return found

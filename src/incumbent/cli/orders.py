@@ -78,7 +78,10 @@ async def apply(
 
 async def components(client: Client, tree: Tree) -> list[str]:
     """The names of those that were not removed."""
-    names = await client.children(tree.components)
+    try:
+        names = await client.children(tree.components)
+    except NoNode:
+        return []
     reads = await asyncio.gather(*(_spec(client, tree, name) for name in names))
     return [name for name, found in zip(names, reads, strict=True) if found and found[0]]
 

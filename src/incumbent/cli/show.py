@@ -48,7 +48,7 @@ def node_cells(row: NodeRow, now: float) -> tuple[str, ...]:
     return (
         row.node,
         row.state,
-        ", ".join(seat.removesuffix("/0") for seat in row.seats) or _NONE,
+        ", ".join(row.seats) or _NONE,
         ", ".join(row.containments) or _NONE,
         age(now - row.since) if row.since else _NONE,
         row.why or _NONE,
