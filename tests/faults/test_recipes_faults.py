@@ -412,6 +412,7 @@ async def test_an_observer_that_is_cut_off_again_and_again_ends_with_the_true_le
         connected(server) as two,
     ):
         seen: list[str] = []
+        await one.create("/of-this-session", ephemeral=True)
 
         async def observe() -> None:
             async with one.election("/e").observe() as views:
@@ -423,7 +424,6 @@ async def test_an_observer_that_is_cut_off_again_and_again_ends_with_the_true_le
             async with two.lead("/e") as leadership:
                 relay.cut()
                 if round_ == 6:  # long enough for its session to end
-                    await one.create("/of-this-session", ephemeral=True)
                     relay.is_closed = True
                     relay.cut()
                     await eventually(lambda: _is_gone(two, "/of-this-session"))
