@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from tests.programs.guardian_under_test import GuardianUnderTest, guardian
 from tests.waiting import wait_until
 
@@ -38,6 +39,20 @@ def test_a_killed_agent_is_followed_by_one_that_knows_session_and_seats(tmp_path
         second.lease(60)
         second.say(m.Stop(seat="web/0", epoch=1, grace=0.5))
         second.expect(m.Empty, epoch=1)
+
+
+@pytest.mark.parametrize("closed", [(0,), (0, 1), (0, 1, 2)])
+def test_closed_standard_descriptors_do_no_harm(tmp_path: Path, closed: tuple[int, ...]) -> None:
+    shut = " ".join(f"{fd}>&-" for fd in closed)
+    with guardian(tmp_path, prefix=["/bin/sh", "-c", f'exec "$@" {shut}', "sh"]) as g:
+        agent = g.connected()
+        for log in (None, str(tmp_path / "web-0.log")):
+            g.run(agent, g.nasty("says", "hello", log=log))
+            agent.say(m.Stop(seat="web/0", epoch=g.epoch, grace=0.2))
+            agent.expect(m.Empty, epoch=g.epoch)
+
+        log = tmp_path / "web-0.log"
+        wait_until(lambda: log.exists() and "hello" in log.read_text(), what="its output")
 
 
 def test_an_agent_that_goes_silent_is_killed_and_replaced(tmp_path: Path) -> None:
@@ -186,6 +201,31 @@ def test_no_zombie_is_left_behind(tmp_path: Path) -> None:
 
         # the agent, and the relay of a stderr that is a file
         wait_until(lambda: len(children(g)) == 2, what="only the agent to be left")
+
+
+def test_orphans_that_fall_to_the_guardian_are_reaped(tmp_path: Path) -> None:
+    """As PID 1 in a container it gets everybody's; here those of its agent."""
+    with guardian(tmp_path, agent=["/bin/sh", "-c", '(sleep 0.3 &); exec "$@"', "agent"]) as g:
+        agent = g.accept()
+        wait_until(lambda: len(children(g)) == 3, what="the orphan")
+
+        wait_until(lambda: len(children(g)) == 2, what="it to be reaped")
+
+        assert agent.hello().generation == 1
+
+
+def test_a_guardian_can_be_pid_1(tmp_path: Path) -> None:
+    with guardian(tmp_path, prefix=["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]) as g:
+        agent = g.connected()
+        for containment in ("sealed", "swept"):
+            g.run(agent, g.nasty("daughter", containment=containment))
+            agent.say(m.Stop(seat="web/0", epoch=g.epoch, grace=0.2))
+            agent.expect(m.Empty, epoch=g.epoch)
+
+        agent.say(m.Bye(code=5))
+
+        assert g.process.wait(15) == 5
+        assert not g.living()
 
 
 def test_secrets_are_in_no_memory_but_the_guardians_and_the_agents(tmp_path: Path) -> None:

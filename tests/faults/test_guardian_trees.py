@@ -180,6 +180,19 @@ def test_a_killed_first_process_leaves_nobody(tmp_path: Path, containment: str) 
 
 
 @contained
+def test_a_frozen_first_process_hinders_no_kill(tmp_path: Path, containment: str) -> None:
+    with guardian(tmp_path) as g:
+        agent = g.connected()
+        started = g.run(agent, g.nasty("daughter", containment=containment))
+        os.kill(started.pid, signal.SIGSTOP)
+
+        agent.say(m.Stop(seat="web/0", epoch=1, grace=0.2))
+        agent.expect(m.Empty, epoch=1)
+
+        assert not g.living()
+
+
+@contained
 def test_the_program_gets_its_environment_and_nothing_else(
     tmp_path: Path, containment: str
 ) -> None:

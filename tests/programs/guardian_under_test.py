@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -124,7 +124,16 @@ class Agent:
 
 
 class GuardianUnderTest:
-    def __init__(self, folder: Path, **options: Any) -> None:
+    """`prefix` stands before the guardian's command, `agent` before the agent's."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        prefix: Sequence[str] = (),
+        agent: Sequence[str] = (),
+        **options: Any,
+    ) -> None:
         self.folder = folder
         self.marker = f"incumbent-test-{uuid.uuid4().hex}"
         self.epoch = 0
@@ -135,11 +144,11 @@ class GuardianUnderTest:
         self.listener.settimeout(15)
         self.address = address
         options.setdefault("beat", 60.0)  # the test is no clockwork: no ALIVE is demanded
-        agent = [sys.executable, str(PROGRAMS / "relaying_agent.py"), address]
+        agent = [*agent, sys.executable, str(PROGRAMS / "relaying_agent.py"), address]
         guard = str(PROGRAMS / "guard.py")
         with (folder / "guardian.err").open("wb") as err:
             self.process = subprocess.Popen(
-                [sys.executable, guard, json.dumps(options), *agent], stderr=err
+                [*prefix, sys.executable, guard, json.dumps(options), *agent], stderr=err
             )
 
     def accept(self) -> Agent:

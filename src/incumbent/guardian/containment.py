@@ -38,7 +38,8 @@ from incumbent.guardian.messages import Start
 __all__ = ["CONTAINMENTS", "PERMANENT", "Tree", "probe"]
 
 CONTAINMENTS = ("sealed", "swept")
-_PROBE_TIME = 5.0
+_PROBE_TIME = 5.0  # seconds
+_PATIENT_ROUNDS = 10  # kills of a swept tree before its first process is killed too
 _CREDENTIALS = struct.Struct("iII")
 _NEVER = 2**63 - 1
 
@@ -101,7 +102,7 @@ class Tree:
         self._is_swept = False
         self._failure = ""
         self._is_permanent = False
-        self._clean_looks = 0
+        self._clean_looks = self._rounds = 0
         self.channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.channel.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         self.channel.setblocking(False)
@@ -206,6 +207,9 @@ class Tree:
         if not self.is_dead:
             self._order("kill")
             kernel.sweep([self.pid])
+            self._rounds += 1
+            if self._rounds > _PATIENT_ROUNDS:  # frozen: its orphans will be ours
+                kernel.kill(self.pidfd)
             return []
         if self._clean_looks >= 2:
             return []

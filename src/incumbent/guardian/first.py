@@ -89,6 +89,7 @@ class _First:
             kernel.become_subreaper()
         outputs = {1, 2} if job.output is None else {job.output}
         kernel.close_all_but({2, job.channel.fileno(), *outputs})
+        kernel.fill_standard_descriptors()
         self.wake_read, wake_write = os.pipe()
         os.set_blocking(self.wake_read, False)
         os.set_blocking(wake_write, False)

@@ -32,6 +32,7 @@ __all__ = [
     "close_all_but",
     "descendants",
     "die_with_parent",
+    "fill_standard_descriptors",
     "is_readable",
     "is_writable",
     "kill",
@@ -214,6 +215,13 @@ def reset_signals() -> None:
         except (OSError, ValueError):
             continue  # one that the C library keeps for itself
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
+
+
+def fill_standard_descriptors() -> None:
+    """0, 1 and 2 are open, on /dev/null if they were not: no other may get these numbers."""
+    while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(fd, True)
+    os.close(fd)
 
 
 def close_all_but(keep: Iterable[int]) -> None:

@@ -90,6 +90,7 @@ class _Guardian:
         self.helpers: set[int] = set()  # children that end when their pipe does
 
     def run(self, parent: int | None) -> int:
+        kernel.fill_standard_descriptors()
         kernel.set_dumpable(False)
         kernel.become_subreaper()
         if stat.S_ISREG(os.fstat(2).st_mode):
@@ -100,7 +101,8 @@ class _Guardian:
         os.set_blocking(wake_write, False)
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
         for signo in (*_SIGNALS, signal.SIGCHLD):
-            signal.signal(signo, _only_wake)
+            if signal.getsignal(signo) is not signal.SIG_IGN:  # as nohup asks
+                signal.signal(signo, _only_wake)
         if parent is not None:
             kernel.die_with_parent(signal.SIGTERM)
             if os.getppid() != parent:

@@ -58,7 +58,7 @@ DEATHS_TO_GIVE_UP: Final = 3
 BYE_SLACK: Final = 5.0
 """Seconds beyond the longest stop grace that an agent has to say BYE."""
 LEAVE_TIME: Final = 2.0
-"""Seconds between an agent's BYE and its exit."""
+"""Seconds that an agent has to exit after its BYE, or after its link is closed."""
 
 
 class Policy(Enum):
@@ -125,6 +125,7 @@ class Table:
         self._code = 0
         self._why = ""
         self._act_by = math.inf  # of draining and leaving
+        self._kill_at = math.inf  # of an agent whose link is closed
         self._wake_at = -math.inf
 
     # ── in and out
@@ -162,8 +163,7 @@ class Table:
                 seat = self._find(name, epoch)
                 return seat.emptied(now) if seat else []
             case LinkClosed(generation) if generation == self.generation:
-                leaving = self._phase is _Phase.LEAVING
-                return [] if leaving else self._kill_agent("its link is closed")
+                return self._link_closed(now)
             case AgentBroke(generation, why) if generation == self.generation:
                 return self._kill_agent(f"it broke the protocol: {why}")
             case AgentDied(generation, code, why) if generation == self.generation:
@@ -323,11 +323,18 @@ class Table:
     def _kill_agent(self, why: str) -> list[Action]:
         if self._agent in (_Agent.DYING, _Agent.DEAD):
             return []
-        self._agent = _Agent.DYING
+        self._agent, self._kill_at = _Agent.DYING, math.inf
         return [KillAgent(why)]
 
+    def _link_closed(self, now: float) -> list[Action]:
+        """It is ending, most likely: let it, so that its own exit code is known."""
+        if self._agent in (_Agent.SPAWNED, _Agent.CONNECTED):
+            self._agent = _Agent.DYING
+            self._kill_at = now + LEAVE_TIME
+        return []
+
     def _agent_died(self, code: int | None, why: str, now: float) -> list[Action]:
-        self._agent = _Agent.DEAD
+        self._agent, self._kill_at = _Agent.DEAD, math.inf
         if self._phase is _Phase.DRAINING:
             return self._end(now, "the agent died while it drained", 1, at_once=False)
         if self._phase is not _Phase.SERVING:
@@ -381,6 +388,9 @@ class Table:
             actions += self._kill_agent(f"no ALIVE for {self.silence:g} s")
         if self._agent is _Agent.SPAWNED and now >= self._quiet_since + self.hello_timeout:
             actions += self._kill_agent(f"no HELLO for {self.hello_timeout:g} s")
+        if now >= self._kill_at:
+            self._kill_at = math.inf
+            actions.append(KillAgent("its link is closed and it lives on"))
         if now >= self._act_by and self._phase is _Phase.DRAINING:
             actions += self._end(now, "the agent said no BYE in time", 1, at_once=True)
         if now >= self._act_by and self._phase is _Phase.LEAVING:
@@ -428,7 +438,7 @@ class Table:
         return seat if seat is not None and seat.start.epoch == epoch else None
 
     def _next_wake(self) -> WakeAt:
-        times = [seat.wake_at(self.is_paused) for seat in self.seats.values()]
+        times = [self._kill_at, *(s.wake_at(self.is_paused) for s in self.seats.values())]
         if self._agent is _Agent.CONNECTED:
             times.append(self._quiet_since + self.silence)
         if self._agent is _Agent.SPAWNED:

@@ -393,9 +393,23 @@ def test_an_agent_whose_link_is_closed_is_killed_before_another_one_starts() -> 
     world = running()
 
     world.tell(a.LinkClosed(1))
+    world.advance(1.9)
+    assert world.agent == 1
+    world.advance(0.2)
 
     kinds = [type(each) for each in world.done]
     assert kinds.index(a.KillAgent) < kinds.index(a.SpawnAgent)
+
+
+def test_an_agent_that_ends_by_itself_is_not_killed_for_its_closed_link() -> None:
+    world = running(Policy.RELEASE)
+
+    world.tell(a.LinkClosed(1))
+    world.agent = 0
+    world.tell(a.AgentDied(1, 3))
+
+    assert a.KillAgent not in [type(each) for each in world.done]
+    assert world.exited == 3
 
 
 def test_an_agent_that_breaks_the_protocol_is_replaced() -> None:
