@@ -69,6 +69,9 @@ class Link(Protocol):
         self, connection: Connection, call: Call, header: ReplyHeader, reader: Reader
     ) -> None: ...
 
+    def unreadable(self, connection: Connection, call: Call, error: RemoteWireError) -> None:
+        """This call's answer is one that we don't take."""
+
     def fired(self, connection: Connection, event: WatchEvent) -> None: ...
 
     def may_write(self, connection: Connection) -> None: ...
@@ -167,7 +170,14 @@ class Connection(asyncio.Protocol):
             return
         self._quiet_since = self._clock.boottime()
         try:
-            for body in self._decoder.feed(data):
+            bodies = self._decoder.feed(data)
+        except RemoteWireError as error:  # asking again would only bring it again
+            if self._pending:
+                self._link.unreadable(self, self._pending.popleft()[1], error)
+            self.drop(f"it broke the protocol: {error}")
+            return
+        try:
+            for body in bodies:
                 if self.gone.done():
                     return
                 self._take(body)

@@ -336,7 +336,7 @@ class Session:
         try:
             value = outcome(call.request, header, reader)
         except RemoteWireError as error:
-            self._traffic.settle(call, error)
+            self.unreadable(connection, call, error)
             raise
         if connection is not self._connection:  # it is not up yet, or closes an old session
             assert call.then is not None
@@ -355,6 +355,9 @@ class Session:
         self._traffic.settle(call, value)
         if header.err == Err.SESSION_MOVED:
             connection.drop("the session has moved to another connection")
+
+    def unreadable(self, connection: Connection, call: Call, error: RemoteWireError) -> None:
+        self._traffic.settle(call, error)
 
     def _proved(self, call: Call, value: object) -> None:
         """An answer shows that this server knows us; that of a write, that a quorum does."""
