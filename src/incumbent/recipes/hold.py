@@ -12,6 +12,7 @@ that was lost is never held again.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -57,11 +58,12 @@ class Hold:
         self._timer: asyncio.TimerHandle | None = None
         self._beat: Any = None
         self._owner: object = None
+        self._believed_until = -math.inf
 
     @property
     def valid_until(self) -> float:
         """Seconds of CLOCK_BOOTTIME: before this nobody else can hold it; rises with each beat."""
-        return self._client.lease.valid_until
+        return self._place.lease.valid_until
 
     def remaining(self) -> float:
         """Seconds from now to `valid_until`; 0 once lost or given back."""
@@ -76,7 +78,7 @@ class Hold:
             raise error
 
     def why_not(self) -> HoldLost | None:
-        """The error that `ensure` would raise. Only reads: any thread may ask."""
+        """The error that `ensure` would raise, or None. Any thread may ask."""
         if self.lost.error is not None:
             assert isinstance(self.lost.error, HoldLost)
             return self.lost.error
@@ -121,12 +123,11 @@ class Hold:
 
     def end(self) -> None:
         """The block is over; the place stays ours until it is released."""
-        late = self._client.clock.boottime() - self.valid_until
+        late = self._client.clock.boottime() - self._believed_until
         if self.lost.is_set() and late > 0 and self._beat is not None:
-            self.overrun = late if late < float("inf") else 0.0
+            self.overrun = late
             self._place.ledger.log(
-                f"{self.path}: the block went on after its {self._error.noun} was over"
-                + (f", by {self.overrun:.3f} s" if self.overrun else "")
+                f"{self.path}: the block went on for {late:.3f} s after its {self._error.noun} was over"
             )
         if self._timer is not None:
             self._timer.cancel()
@@ -154,7 +155,9 @@ class Hold:
         self._place.raise_if_gone()
 
     def _soft_in(self) -> float:
-        return self.valid_until - self._grace - self._client.clock.boottime()
+        until = self.valid_until
+        self._believed_until = max(self._believed_until, until)
+        return until - self._grace - self._client.clock.boottime()
 
     def look(self) -> None:
         """Read the clock; lose it, or look again in time."""
@@ -184,7 +187,7 @@ class Hold:
         self.lost.set(self._error(self.path, why))
 
     def _refuse_too_much_grace(self) -> None:
-        timeout, lease = self._client.timeout, self._client.lease
+        timeout, lease = self._client.timeout, self._place.lease
         room = timeout - lease.margin - lease.report_lag - timeout / 5
         if not 0 <= self._grace < room:
             raise NumbersDontFit(

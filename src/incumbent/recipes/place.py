@@ -79,6 +79,7 @@ class Place:
         self.gone = Latch()
         self.ledger = ledger
         self._client = ledger.client
+        self.lease = self._client.lease  # this session's; the next one has another
         self._own_watch: asyncio.Task[None] | None = None
         self._released: asyncio.Task[None] | None = None
         self._forget_state = self._client.watch_state(self._on_state)
@@ -222,7 +223,7 @@ class Place:
             self.gone.set(SessionExpired(self.session_id, f"it is {state.name.lower()}"))
 
     def _is_believed(self) -> bool:
-        return self._client.clock.boottime() < self._client.lease.valid_until
+        return self._client.clock.boottime() < self.lease.valid_until
 
     def raise_if_gone(self) -> None:
         if self.gone.error is not None:

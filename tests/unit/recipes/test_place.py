@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -342,3 +343,17 @@ async def test_a_block_that_does_not_stop_keeps_its_znode_until_it_ends() -> Non
 
     await place.leave()
     assert place.path not in client.znodes
+
+
+async def test_a_later_sessions_lease_is_not_taken_for_the_holds() -> None:
+    client = StandIn()
+    hold = Hold(standing(client), grace=1.0, error=LockLost)
+    await hold.begin()
+
+    client.lease = SimpleNamespace(valid_until=200.0, margin=0.1, report_lag=0.0)
+    client.now = 108.5
+
+    assert hold.valid_until == 109.0
+    with pytest.raises(LockLost):
+        hold.ensure()
+    hold.end()
