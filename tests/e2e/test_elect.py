@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.apache import ApacheServer, free_port
+from tests.apache import ApacheEnsemble, ApacheServer, free_port
 from tests.e2e.terminals import Terminal, Terminals, our_server
 from tests.waiting import wait_until
 
@@ -169,13 +169,16 @@ def test_both_killed_at_once_the_next_leads_after_the_session_timeout(stage: Sta
     stage.judge()
 
 
+@pytest.mark.parametrize(
+    "rounds", [2, pytest.param(120, marks=[pytest.mark.soak, pytest.mark.timeout(0)])]
+)
 def test_commands_that_fork_flood_and_ignore_sigterm_never_overlap_under_any_kill(
-    stage: Stage,
+    rounds: int, stage: Stage
 ) -> None:
     options = ("--fork", "--flood", "--ignore-term")
     standing = stage.three(*options)
 
-    for number, kill in enumerate(["guardian", "agent", "both", "ctrl-c"] * 2):
+    for number, kill in enumerate(["guardian", "agent", "both", "ctrl-c"] * rounds):
         leader = standing.pop(0)
         newcomer = stage.elect(f"late{number}", *options)
         newcomer.wait_for("is not the leader")
@@ -189,7 +192,7 @@ def test_commands_that_fork_flood_and_ignore_sigterm_never_overlap_under_any_kil
         stage.runs(standing[0])
         leader.ends()
 
-    assert stage.starts() == 9
+    assert stage.starts() == 4 * rounds + 1
     stage.judge()
 
 
@@ -380,6 +383,27 @@ def test_it_joins_an_election_made_by_others_in_their_dialect(
     one.wait_for(f"{prefix}0000000001 is the leader")
     one.end()
     last.wait_for(f"{prefix}0000000002 is the leader")
+
+
+def test_on_an_ensemble_a_rolling_restart_restarts_nothing_and_a_killed_leader_costs_no_timeout(
+    apache_ensemble: ApacheEnsemble, terminals: Terminals, tmp_path: Path
+) -> None:
+    stage = Stage(terminals, apache_ensemble.hosts, tmp_path, f"/{tmp_path.name}")
+    flags = ("--session-timeout", "20")
+    first, second = (stage.elect(name, flags=flags) for name in ("first", "second"))
+    wait_until(lambda: stage.starts() == 1 and first.lines() and second.lines(), 20)
+    leader, waiting = (first, second) if stage.starts("first") else (second, first)
+
+    for number in range(3):
+        apache_ensemble.restart(number)
+    apache_ensemble.wait_until_serving()
+    wait_until(lambda: "watching" in waiting.lines()[-1])
+    assert stage.starts() == 1
+    leader.send(signal.SIGKILL)
+    stage.runs(waiting)
+
+    leader.wait_for_complaint("proven dead, the session is closed")
+    stage.judge()
 
 
 def test_a_directory_of_another_order_is_refused_by_name(
