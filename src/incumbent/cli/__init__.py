@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 
-from incumbent.cli.exits import DONE, USAGE, say
+from incumbent.cli.exits import DONE, USAGE, interrupted, say
 
 __all__ = ["LASTING", "Lasting", "dispatch", "main"]
 
@@ -38,6 +38,11 @@ LASTING = {
         help="Make this machine a node: run here what the others don't run.",
         needs="msgspec",
     ),
+    "demo": Lasting(
+        module="incumbent.cli.demo",
+        help="See it on this machine: three nodes, real programs, faults, and a verdict.",
+        needs="msgspec",
+    ),
     "server": Lasting(module="incumbent.server.main", help="A ZooKeeper server for one machine."),
     "elect": Lasting(
         module="incumbent.cli.elect",
@@ -49,7 +54,11 @@ LASTING = {
 
 def main() -> None:
     """The `incumbent` script."""
-    sys.exit(dispatch(sys.argv[1:]))
+    try:
+        code = dispatch(sys.argv[1:])
+    except KeyboardInterrupt:
+        code = interrupted()
+    sys.exit(code)
 
 
 def dispatch(argv: Sequence[str]) -> int:

@@ -20,7 +20,7 @@ import typer
 from incumbent.agent.tree import Tree
 from incumbent.cli import LASTING, dispatch, local, logs, orders, show
 from incumbent.cli.cluster import connected, read_cluster
-from incumbent.cli.exits import DONE, USAGE, No, failed, say
+from incumbent.cli.exits import DONE, USAGE, No, failed, interrupted, say
 from incumbent.cli.explain import node_rows, seat_rows, title
 from incumbent.cli.screen import print_table
 from incumbent.cli.srvr import times
@@ -73,10 +73,8 @@ def run_typer(argv: Sequence[str]) -> int:
         code = app(list(argv), prog_name="incumbent", standalone_mode=False)
     except typer.Exit as stop:
         return stop.exit_code
-    except typer.Abort:
-        return 130
-    except KeyboardInterrupt:
-        return 130
+    except (typer.Abort, KeyboardInterrupt):
+        return interrupted()
     except IncumbentError as error:
         return failed(error)
     except BrokenPipeError:
@@ -240,11 +238,7 @@ def logs_(
     if not any(path.exists() for path in found.values()):
         say(f"{name} has written nothing yet on this node")
     try:
-        for seat, path in found.items():
-            for text in logs.last_lines(path, lines):
-                line(seat, text)
-        if follow:
-            logs.follow(found, line)
+        logs.show_logs(found, line, count=lines, follow=follow)
     except PermissionError as error:
         raise No(f"{error.filename} cannot be read: it belongs to the agent's user") from None
 

@@ -46,7 +46,8 @@ class Live:
             case "backoff":
                 return self._news(seat, "restarts", observed.epoch, observed.reason)
             case "released" | "stopped":
-                return self._news(seat, "stopped", observed.epoch, observed.reason)
+                why = "" if observed.reason.startswith("SIG") else observed.reason
+                return self._news(seat, "stopped", observed.epoch, why)
             case "stuck":
                 return self._news(seat, "stuck", observed.epoch, "alive after SIGKILL")
             case "waiting" if observed.reason:

@@ -40,7 +40,7 @@ def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for head in heads:
         is_last = head == heads[-1]
-        table.add_column(head, no_wrap=not is_last, overflow="fold")
+        table.add_column(head.upper(), no_wrap=not is_last, overflow="fold")
     for row in rows:
         table.add_row(*(Text(cell, style=STYLES.get(cell, "")) for cell in row))
     Console(highlight=False).print(table)

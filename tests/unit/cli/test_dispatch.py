@@ -1,0 +1,134 @@
+"""The `incumbent` script: which command imports what, and what is said without the extra."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from incumbent.cli import LASTING
+
+_RUN = """
+import sys
+{before}
+from incumbent.cli import dispatch
+try:
+    code = dispatch({argv!r})
+except SystemExit as stop:
+    code = stop.code
+{after}
+sys.exit(code)
+"""
+_NO_EXTRA = "sys.modules['typer'] = sys.modules['msgspec'] = sys.modules['rich'] = None"
+_SHOW = "print(sorted({name.partition('.')[0] for name in sys.modules}), file=sys.stderr)"
+
+
+def run(*argv: str, before: str = "", after: str = "") -> subprocess.CompletedProcess[str]:
+    code = _RUN.format(argv=list(argv), before=before, after=after)
+    return subprocess.run(
+        [sys.executable, "-P", "-c", code], capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+@pytest.mark.parametrize("name", LASTING)
+def test_what_stays_running_starts_without_typer_and_rich(name: str) -> None:
+    done = run(name, "--help", after=_SHOW)
+
+    assert done.returncode == 0
+    assert f"incumbent {name}" in done.stdout
+    assert "'typer'" not in done.stderr
+    assert "'rich'" not in done.stderr
+
+
+def test_up_goes_on_without_typer_and_rich() -> None:
+    done = run("--version", after=f"import incumbent.cli.running; {_SHOW}")
+
+    assert "'msgspec'" in done.stderr
+    assert "'typer'" not in done.stderr
+    assert "'rich'" not in done.stderr
+
+
+def test_a_guardian_to_be_has_no_event_loop() -> None:
+    done = run("agent", "--help", after=_SHOW)
+
+    assert "'asyncio'" not in done.stderr
+
+
+def test_the_version() -> None:
+    done = run("--version")
+
+    assert done.stdout.startswith("incumbent ")
+
+
+@pytest.mark.parametrize("argv", [["--help"], ["-h"], []])
+def test_help_lists_every_command(argv: list[str]) -> None:
+    done = run(*argv)
+
+    assert done.returncode == 0
+    for name in (*LASTING, "status", "apply", "remove", "logs", "node"):
+        assert f"\n  {name} " in done.stdout
+
+
+def test_help_through_the_list_reaches_a_lasting_command() -> None:
+    done = run("server", "--help")
+
+    assert "--listen" in done.stdout
+
+
+@pytest.mark.parametrize("name", ["status", "apply", "up", "agent", "elect"])
+def test_without_the_extra_a_command_says_what_to_install(name: str) -> None:
+    done = run(name, before=_NO_EXTRA)
+
+    assert done.returncode == 2
+    assert done.stderr == (
+        f"incumbent: `incumbent {name}` needs packages that are not installed: "
+        "pip install 'incumbent[agent]'\n"
+    )
+
+
+def test_without_the_extra_there_is_a_server_and_help() -> None:
+    assert run("server", "--help", before=_NO_EXTRA).returncode == 0
+
+    done = run("--help", before=_NO_EXTRA)
+
+    assert done.returncode == 0
+    assert "server" in done.stdout
+    assert "pip install 'incumbent[agent]'" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["statsu"], "No such command 'statsu'"),
+        (["status", "--colour"], "No such option: --colour"),
+        (["apply"], "Missing argument 'FILE'"),
+        (["node", "confirm"], "No such command 'confirm'"),
+        (["status", "--output", "xml"], "'xml'"),
+    ],
+)
+def test_a_wrong_call_is_one_line_and_names_the_help(argv: list[str], message: str) -> None:
+    done = run(*argv)
+
+    assert done.returncode == 2
+    assert message.lower() in done.stderr.lower()
+    assert "--help` shows what there is" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_no_zookeeper_lists_every_place_looked_at() -> None:
+    done = run("status", before="import os; os.environ['HOME'] = '/nonexistent'; os.chdir('/')")
+
+    assert done.returncode == 2
+    assert "INCUMBENT_ZOOKEEPER" in done.stderr
+    assert "/etc/incumbent/agent.toml" in done.stderr
+
+
+def test_an_unreachable_zookeeper_is_exit_code_3() -> None:
+    before = "import incumbent.cli.cluster as c; c.CONNECT_TIME = 0.2"
+
+    done = run("status", "--zookeeper", "127.0.0.1:1", before=before)
+
+    assert done.returncode == 3
+    assert "127.0.0.1:1: connection refused" in done.stderr
+    assert "Traceback" not in done.stderr
