@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -67,6 +68,18 @@ def test_a_frozen_writer_is_replaced(tmp_path: Path) -> None:
         os.kill(writer[0], signal.SIGSTOP)
 
         wait_until(lambda: writers(g, agent.pid, started.pid) not in ([], writer), what="another")
+
+
+def test_a_writer_that_a_flood_keeps_busy_is_not_taken_for_frozen(tmp_path: Path) -> None:
+    with guardian(tmp_path) as g:
+        agent = g.connected()
+        started = g.run(agent, g.nasty("floods"))
+        writer = wait_until(lambda: writers(g, agent.pid, started.pid), what="a writer")
+
+        until = time.monotonic() + 4.5  # four looks of the guardian
+        wait_until(lambda: time.monotonic() > until, what="four looks")
+
+        assert writers(g, agent.pid, started.pid) == writer
 
 
 def test_a_flood_is_kept_in_five_files_of_ten_megabytes(tmp_path: Path) -> None:

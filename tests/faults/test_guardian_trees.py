@@ -56,6 +56,20 @@ def test_the_guardians_death_ends_the_whole_tree(
         wait_until(lambda: not g.living(), what="every program to be dead")
 
 
+def test_the_guardians_death_ends_a_sealed_tree_whose_first_process_is_frozen(
+    tmp_path: Path,
+) -> None:
+    with guardian(tmp_path) as g:
+        agent = g.connected()
+        started = g.run(agent, g.nasty("daughter"))
+        os.kill(started.pid, signal.SIGSTOP)
+
+        g.process.kill()
+        g.process.wait()
+
+        wait_until(lambda: not g.living(), what="every program to be dead")
+
+
 @contained
 @pytest.mark.parametrize("kind", ["ignores-stop", "daughter", "stops-itself"])
 def test_the_hard_deadline_holds_while_the_guardian_is_frozen(

@@ -13,10 +13,8 @@ Rule of this file: `TreeEmpty` is made here and only from such a proof.
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import math
-import mmap
 import os
 import socket
 import struct
@@ -34,6 +32,7 @@ from incumbent.guardian.actions import (
 )
 from incumbent.guardian.first import Job, be_first
 from incumbent.guardian.messages import Start
+from incumbent.guardian.page import DeadlinePage
 
 __all__ = ["CONTAINMENTS", "PERMANENT", "Tree", "probe"]
 
@@ -41,7 +40,6 @@ CONTAINMENTS = ("sealed", "swept")
 _PROBE_TIME = 5.0  # seconds
 _PATIENT_ROUNDS = 10  # kills of a swept tree before its first process is killed too
 _CREDENTIALS = struct.Struct("iII")
-_NEVER = 2**63 - 1
 
 PERMANENT = {
     errno.ENOENT,
@@ -59,28 +57,6 @@ PERMANENT = {
 }
 
 
-class Page:
-    """A deadline in memory shared with one first process; only the guardian writes it.
-
-    One aligned 64-bit number (nanoseconds of CLOCK_BOOTTIME), so that no reader sees half.
-    """
-
-    def __init__(self) -> None:
-        self._memory = mmap.mmap(-1, mmap.PAGESIZE)
-        self._deadline = ctypes.c_int64.from_buffer(self._memory)
-        self._deadline.value = _NEVER
-
-    def read(self) -> float:
-        ns = self._deadline.value
-        return math.inf if ns == _NEVER else ns / 1e9
-
-    def write(self, at: float) -> None:
-        self._deadline.value = _NEVER if at == math.inf else max(int(at * 1e9), 0)
-
-    def keep_from_later_forks(self) -> None:
-        self._memory.madvise(mmap.MADV_DONTFORK)
-
-
 class Tree:
     """One tree. Poll `channel` and `pidfd`; when readable call `on_channel`, `on_death`."""
 
@@ -92,7 +68,7 @@ class Tree:
         self.start = action.start
         self.seat, self.epoch = action.start.seat, action.start.epoch
         self.is_sealed = action.start.containment == "sealed"
-        self.page = Page()
+        self.page = DeadlinePage()
         self.page.write(action.hard_at)
         self.main = 0
         self.is_silent = False  # its channel has ended: don't poll it

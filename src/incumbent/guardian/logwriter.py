@@ -18,16 +18,15 @@ from __future__ import annotations
 import fcntl
 import os
 import signal
-import struct
-import termios
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
 from incumbent.guardian import kernel
+from incumbent.guardian.page import SharedNumber
 
 __all__ = ["FILES", "FILE_SIZE", "LogPipe", "Rotating", "relay", "write_log"]
 
@@ -48,7 +47,6 @@ class LogPipe:
         self.path = path
         self._secrets = tuple(secrets)
         self.read_end, self.write_end = os.pipe()
-        self._is_full = False
         self.pid, self.pidfd = 0, -1
         try:
             self.replace("")
@@ -71,26 +69,27 @@ class LogPipe:
 
     def replace(self, note: str) -> None:
         """A new writer, which writes `note` first. Raises OSError if none can be forked."""
+        self.progress = SharedNumber()
+        self._seen_progress = -1
         self.is_young = True  # one that dies at once is not followed at once
         pid = os.fork()
         if pid == 0:
-            _be_writer(self.read_end, self.path, self._secrets, note)
+            _be_writer(self, note, self._secrets)
+        self.progress.keep_from_later_forks()
         self.pid, self.pidfd = pid, os.pidfd_open(pid)
 
     def look(self) -> bool:
         """To be called each second; True: there is no writer, `replace` it.
 
-        One that leaves the pipe full for two looks in succession is frozen and is killed: a
-        living one empties it, whatever its disk does.
+        One that has read nothing since the last look although there was something is frozen
+        and is killed: a living one empties the pipe, whatever its disk does.
         """
         self.is_young = False
         if self.pid == 0:
             return True
-        waiting = bytearray(4)
-        fcntl.ioctl(self.read_end, termios.FIONREAD, waiting)
-        was_full, self._is_full = self._is_full, struct.unpack("i", waiting)[0] >= _CHUNK // 2
-        if was_full and self._is_full:
-            self._is_full = False
+        progress, before = self.progress.read(), self._seen_progress
+        self._seen_progress = progress if kernel.is_readable(self.read_end) else -1
+        if progress == before:
             kernel.kill(self.pidfd)
         return False
 
@@ -102,11 +101,11 @@ class LogPipe:
             os.close(self.pidfd)
 
 
-def _be_writer(read_end: int, path: str, secrets: Sequence[bytes], note: str) -> NoReturn:
+def _be_writer(pipe: LogPipe, note: str, secrets: Sequence[bytes]) -> NoReturn:
     code = 1
     try:
-        _settle_down(secrets, {2, read_end})
-        write_log(read_end, Path(path), note)
+        _settle_down(secrets, {2, pipe.read_end})
+        write_log(pipe.read_end, Path(pipe.path), note, pipe.progress.write)
         code = 0
     finally:
         os._exit(code)
@@ -141,8 +140,14 @@ def relay(target: int) -> tuple[int, int]:
     return pid, write_end
 
 
-def write_log(read_end: int, path: Path, note: str = "") -> None:
-    """Read until the end of the file and write; `note` goes before the first line."""
+def write_log(
+    read_end: int, path: Path, note: str = "", tell: Callable[[int], None] = lambda read: None
+) -> None:
+    """Read until the end of the file and write; `note` goes before the first line.
+
+    `tell` is called with the number of bytes read so far.
+    """
+    read = 0
     spool = _Spool(_SPOOL)
     stamp = Stamp()
     writer = threading.Thread(target=_write_all, args=(spool, Rotating(path)), daemon=True)
@@ -150,6 +155,8 @@ def write_log(read_end: int, path: Path, note: str = "") -> None:
     if note:
         spool.add(stamp.put_on(f"[incumbent: {note}]\n".encode()))
     while data := os.read(read_end, _CHUNK):
+        read += len(data)
+        tell(read)
         spool.add(stamp.put_on(data))
     spool.finish()
     writer.join(timeout=5.0)
