@@ -63,7 +63,7 @@ from incumbent.wire import (
     decode_request,
     frame,
 )
-from incumbent.wire.records import MalformedRequest
+from incumbent.wire import MalformedRequest
 
 __all__ = ["Service"]
 

@@ -1,12 +1,26 @@
 """ZooKeeper's wire protocol as pure functions: bytes to records and back, for both ends.
 
-`protocol` has the numbers, `jute` the primitive types, `records` the requests, replies and
-events, `frames` cuts a byte stream, `paths` says what a znode's path may be.
+`protocol` has the numbers, `jute` the primitive types, `record` what all records share;
+`handshake`, `requests`, `multi`, `watching` and `credentials` have the requests, replies and
+events, `decode` tells them apart, `frames` cuts a byte stream, `paths` says what a znode's path
+may be.
 Source of the format: Apache ZooKeeper's zookeeper.jute and programmer's guide (3.8),
 and frames exchanged with a 3.8.0 server.
 """
 
+from incumbent.wire.credentials import AuthPacket, Sasl, WhoAmI
+from incumbent.wire.decode import MalformedRequest, decode_request
 from incumbent.wire.frames import FrameDecoder, frame
+from incumbent.wire.handshake import ConnectRequest, ConnectResponse
+from incumbent.wire.multi import (
+    Multi,
+    MultiOp,
+    MultiRead,
+    MultiReadOp,
+    MultiReadResult,
+    MultiResult,
+    OpError,
+)
 from incumbent.wire.protocol import (
     ANY_VERSION,
     MAX_FRAME,
@@ -16,50 +30,54 @@ from incumbent.wire.protocol import (
     EventType,
     KeeperState,
     Op,
+    WatchMode,
+    WatchType,
     Xid,
 )
-from incumbent.wire.records import (
-    OPEN_ACL,
-    Acl,
-    AuthPacket,
+from incumbent.wire.record import OPEN_ACL, Acl, Id, ReplyHeader, Request, Stat
+from incumbent.wire.requests import (
+    AclAndStat,
     Check,
     ChildrenAndStat,
     CloseSession,
-    ConnectRequest,
-    ConnectResponse,
     Create,
     Create2,
     CreateContainer,
     Created,
+    CreateTtl,
     DataAndStat,
     Delete,
     Exists,
+    GetAcl,
+    GetAllChildrenNumber,
     GetChildren,
     GetChildren2,
     GetData,
-    Multi,
-    MultiOp,
-    MultiResult,
-    OpError,
+    GetEphemerals,
     Ping,
-    ReplyHeader,
-    Request,
+    Reconfig,
+    SetAcl,
     SetData,
-    SetWatches,
-    Stat,
     Sync,
+)
+from incumbent.wire.watching import (
+    AddWatch,
+    CheckWatches,
+    RemoveWatches,
+    SetWatches,
+    SetWatches2,
     WatchEvent,
-    decode_request,
 )
 
 __all__ = [
     "ANY_VERSION",
-    "MAX_FRAME",
-    "OPEN_ACL",
     "Acl",
+    "AclAndStat",
     "AclPerm",
+    "AddWatch",
     "AuthPacket",
     "Check",
+    "CheckWatches",
     "ChildrenAndStat",
     "CloseSession",
     "ConnectRequest",
@@ -68,6 +86,7 @@ __all__ = [
     "Create2",
     "CreateContainer",
     "CreateFlag",
+    "CreateTtl",
     "Created",
     "DataAndStat",
     "Delete",
@@ -75,23 +94,41 @@ __all__ = [
     "EventType",
     "Exists",
     "FrameDecoder",
+    "GetAcl",
+    "GetAllChildrenNumber",
     "GetChildren",
     "GetChildren2",
     "GetData",
+    "GetEphemerals",
+    "Id",
     "KeeperState",
+    "MAX_FRAME",
+    "MalformedRequest",
     "Multi",
     "MultiOp",
+    "MultiRead",
+    "MultiReadOp",
+    "MultiReadResult",
     "MultiResult",
+    "OPEN_ACL",
     "Op",
     "OpError",
     "Ping",
+    "Reconfig",
+    "RemoveWatches",
     "ReplyHeader",
     "Request",
+    "Sasl",
+    "SetAcl",
     "SetData",
     "SetWatches",
+    "SetWatches2",
     "Stat",
     "Sync",
     "WatchEvent",
+    "WatchMode",
+    "WatchType",
+    "WhoAmI",
     "Xid",
     "decode_request",
     "frame",

@@ -12,12 +12,15 @@ __all__ = [
     "CONTAINER_OWNER",
     "MAX_FRAME",
     "MAX_SEQUENCE",
+    "MAX_TTL_MS",
     "AclPerm",
     "CreateFlag",
     "Err",
     "EventType",
     "KeeperState",
     "Op",
+    "WatchMode",
+    "WatchType",
     "Xid",
 ]
 
@@ -33,6 +36,9 @@ MAX_SEQUENCE = 2**31 - 1
 CONTAINER_OWNER = -(2**63)
 """ephemeralOwner of a container (0x8000000000000000 as a signed long)."""
 
+MAX_TTL_MS = 2**40 - 1
+"""Longest time to live of a znode: about 34 years."""
+
 
 class Op(IntEnum):
     """Request types."""
@@ -42,6 +48,8 @@ class Op(IntEnum):
     EXISTS = 3
     GET_DATA = 4
     SET_DATA = 5
+    GET_ACL = 6
+    SET_ACL = 7
     GET_CHILDREN = 8
     SYNC = 9
     PING = 11
@@ -49,9 +57,20 @@ class Op(IntEnum):
     CHECK = 13
     MULTI = 14
     CREATE2 = 15
+    RECONFIG = 16
+    CHECK_WATCHES = 17
+    REMOVE_WATCHES = 18
     CREATE_CONTAINER = 19
+    CREATE_TTL = 21
+    MULTI_READ = 22
     AUTH = 100
     SET_WATCHES = 101
+    SASL = 102
+    GET_EPHEMERALS = 103
+    GET_ALL_CHILDREN_NUMBER = 104
+    SET_WATCHES2 = 105
+    ADD_WATCH = 106
+    WHO_AM_I = 107
     CLOSE_SESSION = -11
     ERROR = -1
 
@@ -73,6 +92,8 @@ class CreateFlag(IntEnum):
     SEQUENTIAL = 2
     EPHEMERAL_SEQUENTIAL = 3
     CONTAINER = 4
+    TTL = 5
+    TTL_SEQUENTIAL = 6
 
 
 class AclPerm(IntFlag):
@@ -105,6 +126,8 @@ class Err(IntEnum):
     INVALID_ACL = -114
     AUTH_FAILED = -115
     SESSION_MOVED = -118
+    NO_WATCHER = -121
+    RECONFIG_DISABLED = -123
 
 
 class EventType(IntEnum):
@@ -115,6 +138,22 @@ class EventType(IntEnum):
     DELETED = 2
     CHANGED = 3
     CHILD = 4
+
+
+class WatchMode(IntEnum):
+    """How long a watch lasts, and how far it sees. The client's numbers for the last two."""
+
+    STANDARD = -1
+    PERSISTENT = 0
+    RECURSIVE = 1
+
+
+class WatchType(IntEnum):
+    """Which watches a client means when it looks them up or removes them."""
+
+    CHILDREN = 1
+    DATA = 2
+    ANY = 3
 
 
 class KeeperState(IntEnum):
