@@ -287,3 +287,17 @@ def test_a_wrong_file_starts_nothing(golden: Path, tmp_path: Path) -> None:
     assert golden.name in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / ".incumbent").exists()
+
+
+def test_the_file_of_a_running_up_can_be_applied_as_it_stands(tmp_path: Path) -> None:
+    with up(tmp_path, TRACED.format(name="a")) as it:
+        before = it.runs("a")
+        text = TRACED.format(name="a") + TRACED.format(name="b") + 'cwd = "."\n'
+        (tmp_path / "incumbent.toml").write_text(text)
+
+        done = run_cli("apply", "incumbent.toml", cwd=tmp_path, env=_private(tmp_path))
+
+        assert done.returncode == 0, done.stderr
+        assert "a          unchanged" in done.stdout
+        it.runs("b")
+        assert it.runs("a")["pid"] == before["pid"]

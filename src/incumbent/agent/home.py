@@ -10,6 +10,7 @@ import fcntl
 import json
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -94,8 +95,9 @@ class Home:
             pid = os.read(fd, 32).decode(errors="replace").strip()
             os.close(fd)
             raise HomeInUse(self.folder, pid) from None
-        os.ftruncate(fd, 0)
-        os.write(fd, f"{os.getpid()}\n".encode())
+        with suppress(OSError):  # a full disk: the lock holds without the pid
+            os.ftruncate(fd, 0)
+            os.write(fd, f"{os.getpid()}\n".encode())
         self._lock = fd
 
     def node_id(self, make: Callable[[], str]) -> str:

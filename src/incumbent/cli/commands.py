@@ -160,10 +160,12 @@ def apply(
     """Declare the components of FILE; prints what changed.
 
     Never removes: what the tree has and FILE lacks is listed, and goes on. Relative paths are not
-    allowed in FILE, since the nodes have other folders.
+    allowed in FILE, since the nodes have other folders; for the FILE of a running `incumbent up`
+    they are, as there.
     """
     settings = resolve({"zookeeper": zookeeper, "root": root}, file=file)
-    specs = read_specs(file)
+    runs_it = settings.runtime is not None and settings.runtime.file == str(file.absolute())
+    specs = read_specs(file, folder=file.absolute().parent if runs_it else None)
     hosts = settings.hosts()
 
     async def work() -> int:

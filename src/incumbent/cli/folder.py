@@ -13,6 +13,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from incumbent.agent.home import Home
@@ -91,8 +92,9 @@ class Folder:
             pid = os.read(fd, 32).decode(errors="replace").strip()
             os.close(fd)
             raise UpRuns(self.path, pid) from None
-        os.ftruncate(fd, 0)
-        os.write(fd, f"{os.getpid()}\n".encode())
+        with suppress(OSError):  # a full disk: the lock holds without the pid
+            os.ftruncate(fd, 0)
+            os.write(fd, f"{os.getpid()}\n".encode())
         self._lock = fd
 
     def await_earlier(self, say: Callable[[str], None]) -> None:

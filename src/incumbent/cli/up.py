@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from incumbent.cli.exits import NO, USAGE, failed
+from incumbent.cli.exits import NO, USAGE, failed, say
 from incumbent.cli.folder import Folder
 from incumbent.cli.live import Screen
 from incumbent.cli.process import Child, module
@@ -53,7 +53,11 @@ def main(argv: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return NO
     scene = Scene(file=file, specs=specs, settings=settings, folder=folder, screen=screen)
-    server, guardian = scene.start()
+    try:
+        server, guardian = scene.start()
+    except OSError as error:
+        say(f"{folder.path} cannot be used: {(error.strerror or str(error)).lower()}")
+        return USAGE
 
     from incumbent.cli.running import run  # while they start
 
