@@ -59,6 +59,12 @@ class StandIn:
 
     # By hand.
 
+    @property
+    def listeners(self) -> list[object]:
+        """Whoever waits for a state, a beat or a znode."""
+        watchers = [watcher for each in self.watchers.values() for watcher in each]
+        return [*self._states, *self._beats, *watchers]
+
     def make(self, path: str, owner: int, data: bytes = b"") -> Stat:
         self._zxid += 1
         stat = Stat(self._zxid, self._zxid, 0, 0, 0, 0, 0, owner, len(data), 0, self._zxid)

@@ -217,6 +217,29 @@ async def test_an_observer_sees_each_leader() -> None:
             assert (await anext(views)).leader is None
 
 
+async def test_an_observer_whose_wait_was_cancelled_misses_nothing() -> None:
+    async with (
+        embedded() as server,
+        connected(server) as one,
+        connected(server) as two,
+        two.election("/e").observe() as views,
+    ):
+        assert (await anext(views)).leader is None
+        async with one.lead("/e"):
+            for turns in range(12):  # cancelled before, during and after its look
+                looking = asyncio.create_task(anext(views))
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                if looking.done():
+                    break
+                looking.cancel()
+                await asyncio.gather(looking, return_exceptions=True)
+            else:
+                looking = asyncio.create_task(anext(views))
+            view = await asyncio.wait_for(looking, 5)
+            assert view.leader is not None
+
+
 async def test_run_stands_again_after_being_deposed() -> None:
     async with embedded() as server, connected(server) as one, connected(server) as two:
         names: list[str] = []

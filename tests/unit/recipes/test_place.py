@@ -357,3 +357,29 @@ async def test_a_later_sessions_lease_is_not_taken_for_the_holds() -> None:
     with pytest.raises(LockLost):
         hold.ensure()
     hold.end()
+
+
+async def test_a_znode_deleted_while_its_lease_is_being_proven_makes_no_hold() -> None:
+    client = StandIn()
+    client.lease.valid_until = 100.5
+    place = standing(client)
+    beginning = asyncio.create_task(Hold(place, grace=1.0, error=LockLost).begin())
+    await wait_for(client, US)
+
+    client.remove(f"/q/{US}")
+
+    with pytest.raises(NoNode):
+        await asyncio.wait_for(beginning, 1)
+    assert client.beating == []
+
+
+async def test_a_place_that_was_left_listens_to_nothing() -> None:
+    client = StandIn()
+    place = standing(client)
+    async with place.hold():
+        await wait_for(client, US)
+
+    await place.leave()
+
+    assert not client.listeners
+    assert place.ledger.standing == {}
