@@ -17,9 +17,11 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from incumbent.client.calls import Call
+from incumbent.client.connection import Connection
+from incumbent.client.traffic import Traffic
 from incumbent.clock import Clock
 from incumbent.lease import Lease, Numbers
-from incumbent.wire import Check, Multi, OpError, Ping, Request, Xid
+from incumbent.wire import Check, Multi, Ping, Xid
 
 __all__ = ["Beats", "Pulse"]
 
@@ -36,17 +38,8 @@ class Pulse(Protocol):
     def wake(self) -> bool:
         """Look at the clock. Is the session connected?"""
 
-    def send_own(
-        self, request: Request, then: Callable[[Call, object], None], xid: Xid | None
-    ) -> None:
-        """Send at once on the present connection; `then` gets the answer, if any comes."""
-
     def relied_on(self) -> None:
         """Whether anyone relies on the lease has changed."""
-
-    @property
-    def quiet_for(self) -> float:
-        """Seconds since anything was sent."""
 
 
 class Beats:
@@ -56,8 +49,12 @@ class Beats:
     at `lease.valid_until` whatever else the server answers.
     """
 
-    def __init__(self, pulse: Pulse, clock: Clock, log: Callable[[str], None]) -> None:
+    def __init__(
+        self, pulse: Pulse, traffic: Traffic, clock: Clock, log: Callable[[str], None]
+    ) -> None:
         self._pulse = pulse
+        self._traffic = traffic
+        self._connection: Connection | None = None
         self._clock = clock
         self._log = log
         self._open: dict[str, int] = {}
@@ -92,15 +89,17 @@ class Beats:
 
         return remove
 
-    def start(self) -> None:
+    def start(self, connection: Connection) -> None:
         """A connection is up."""
         self.stop()
+        self._connection = connection
         if self._open:
             self._beat()
         self._schedule()
 
     def stop(self) -> None:
         """It is down."""
+        self._connection = None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -128,21 +127,22 @@ class Beats:
     def _wake(self) -> None:
         self._timer = None
         self._pulse.lease.late(self._clock.boottime() - self._due_at)
-        if not self._pulse.wake():
+        if not self._pulse.wake() or self._connection is None:
             return
         self._schedule()
         if self._open:
             self._beat()
-        elif self._pulse.quiet_for >= 2 * self._pulse.numbers.beat * 0.95:
-            self._pulse.send_own(Ping(), lambda call, answer: None, Xid.PING)
+        elif self._clock.boottime() - self._connection.sent_at >= self._pulse.numbers.beat * 1.9:
+            self._traffic.send_own(self._connection, Ping(), lambda call, value: None, Xid.PING)
 
     def _beat(self) -> None:
-        path = next(iter(self._open))
-        self._pulse.send_own(Multi((Check(path),)), self._answered, None)
+        if self._connection is not None:
+            beat = Multi((Check(next(iter(self._open))),))
+            self._traffic.send_own(self._connection, beat, self._answered)
 
     def _answered(self, call: Call, answer: object) -> None:
         assert call.sent_at is not None and isinstance(call.request, Multi)
-        if not isinstance(answer, list) or any(isinstance(part, OpError) for part in answer):
+        if isinstance(answer, Exception):
             self._refused(call.request.ops[0].path)
             return
         self._rely()

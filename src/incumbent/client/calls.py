@@ -13,11 +13,17 @@ from typing import Any
 
 from incumbent.client.watches import Watcher
 from incumbent.wire import (
+    Create,
+    Create2,
+    CreateContainer,
+    Delete,
     Exists,
     GetChildren,
     GetChildren2,
     GetData,
+    Multi,
     Request,
+    SetData,
     Sync,
 )
 
@@ -27,6 +33,7 @@ MAX_BACKLOG_CALLS = 65_536
 MAX_BACKLOG_BYTES = 32 * 1024 * 1024
 
 _HEAD = struct.Struct(">ii")
+_WRITES = (Create, Create2, CreateContainer, Delete, SetData, Multi)
 _READS = (Exists, GetData, GetChildren, GetChildren2, Sync)
 
 
@@ -65,6 +72,11 @@ class Call:
     def is_read(self) -> bool:
         """It changes nothing, so it may be sent again when the answer was lost."""
         return isinstance(self.request, _READS)
+
+    @property
+    def is_write(self) -> bool:
+        """A leader asks whether it still has the session before it carries this out."""
+        return isinstance(self.request, _WRITES)
 
     def __str__(self) -> str:
         name = self.request.op.name.lower()

@@ -30,7 +30,7 @@ from incumbent.wire import (
 )
 from incumbent.wire.jute import Reader
 
-__all__ = ["Connection", "ConnectionFailed", "Link", "Xids"]
+__all__ = ["Connection", "ConnectionFailed", "Link", "Xids", "words"]
 
 MAX_ANSWER = 64 * 1024 * 1024
 """Bytes of one answer that we accept; a server's own limit on requests does not bind answers."""
@@ -185,7 +185,7 @@ class Connection(asyncio.Protocol):
             self.drop(f"it broke the protocol: {error}")
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._finish("the server closed the connection" if exc is None else str(exc))
+        self._finish("the server closed the connection" if exc is None else words(exc))
 
     def pause_writing(self) -> None:
         self.is_paused = True
@@ -234,3 +234,12 @@ class Connection(asyncio.Protocol):
             self.response.set_exception(ConnectionFailed(why))
             self.response.exception()  # whoever gave up waiting need not hear of it
         self._link.dropped(self, why, self.take_unanswered())
+
+
+def words(error: Exception) -> str:
+    """A connection's error in few words: "connection refused"."""
+    if isinstance(error, ConnectionRefusedError):
+        return "connection refused"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror.lower()
+    return str(error) or type(error).__name__

@@ -16,7 +16,7 @@ import socket
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from incumbent.client.connection import ConnectionFailed
+from incumbent.client.connection import ConnectionFailed, words
 from incumbent.client.hosts import Host
 from incumbent.clock import Clock
 from incumbent.errors import AuthFailed
@@ -62,6 +62,11 @@ class Dialer:
     def report(self) -> list[tuple[str, str]]:
         """Every address that did not work and what it last answered."""
         return list(self._answers.items())
+
+    def why_not(self) -> str:
+        """The report as a sentence, for whoever was not served."""
+        report = [f"{address}: {answer}" for address, answer in self._answers.items()]
+        return "; ".join(report) or "no answer yet"
 
     def noted(self, why: str) -> None:
         """The connection that was reached is lost."""
@@ -109,7 +114,7 @@ class Dialer:
                 self._failed(address, f"no answer within {share:.3g} s")
                 was_slow = True
             except (ConnectionFailed, AuthFailed, OSError) as error:
-                self._failed(address, _words(error))
+                self._failed(address, words(error))
         if was_slow:
             raise TimeoutError
         raise ConnectionFailed("none of its addresses worked")
@@ -125,7 +130,7 @@ class Dialer:
             self._failed(host, f"its name was not resolved within {limit:.3g} s")
             raise
         except OSError as error:
-            self._failed(host, f"its name was not resolved: {_words(error)}")
+            self._failed(host, f"its name was not resolved: {words(error)}")
             raise ConnectionFailed("unknown name") from None
         return list(dict.fromkeys(Host(str(info[4][0]), host.port) for info in found))
 
@@ -141,11 +146,3 @@ def _is_literal(name: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _words(error: Exception) -> str:
-    if isinstance(error, ConnectionRefusedError):
-        return "connection refused"
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror.lower()
-    return str(error) or type(error).__name__

@@ -30,6 +30,10 @@ class Identity:
     password: bytes = field(default=bytes(16), repr=False)
     last_zxid: int = 0
 
+    @property
+    def numbers(self) -> Numbers:
+        return Numbers.of(self.lease.timeout, tick=self.lease.tick)
+
     def adopt(self, response: ConnectResponse) -> None:
         """A server granted it. Raises `ConnectionFailed` if it granted another one."""
         if self.id not in (0, response.session_id):
@@ -58,7 +62,7 @@ class Handshake:
             self._link,
             ConnectRequest(last_zxid, self.timeout_ms, identity.id, identity.password),
             clock=self._clock,
-            silence=Numbers.of(identity.lease.timeout).silence,
+            silence=identity.numbers.silence,
             xids=self.xids,
         )
         try:

@@ -17,7 +17,6 @@ import logging
 import math
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
 
 from incumbent.client.beats import Beats
 from incumbent.client.calls import Call
@@ -39,25 +38,15 @@ from incumbent.errors import (
 )
 from incumbent.lease import Lease, Numbers
 from incumbent.wire import (
-    Create,
-    Create2,
-    CreateContainer,
-    Delete,
     Err,
     EventType,
-    Multi,
     ReplyHeader,
-    Request,
-    SetData,
     WatchEvent,
     Xid,
 )
 from incumbent.wire.jute import Reader
 
 __all__ = ["Session"]
-
-_WRITES = (Create, Create2, CreateContainer, Delete, SetData, Multi)
-"""A leader asks whether it still has the session before it carries out any of these."""
 
 
 class Session:
@@ -88,8 +77,8 @@ class Session:
         self._dialer = Dialer(parse_hosts(hosts), clock, rng, self._log)
         self._cell = StateCell(self._log)
         self._watches = Watches(self._log)
-        self._beats = Beats(self, clock, self._log)
-        self._traffic = Traffic(request_timeout or timeout_ms / 1000, self._why_not)
+        self._traffic = Traffic(request_timeout or timeout_ms / 1000, self._dialer.why_not)
+        self._beats = Beats(self, self._traffic, clock, self._log)
         self._connection: Connection | None = None
         self.generation = 0
         """+1 at each new session of this client."""
@@ -135,7 +124,7 @@ class Session:
     @property
     def numbers(self) -> Numbers:
         """Beat, silence, reconnect, … for this session's timeout."""
-        return Numbers.of(self.timeout, tick=self._tick)
+        return self._session.numbers
 
     @property
     def last_zxid(self) -> int:
@@ -183,7 +172,7 @@ class Session:
     async def _live(self) -> None:
         """Attach, live, attach again. Returns, or is cancelled by its scope, when LOST."""
         while not self._lost_to:
-            connection = await self._dialer.dial(self._attach, self._numbers_of(self._next))
+            connection = await self._dialer.dial(self._attach, self._next.numbers)
             if connection is not None:
                 await connection.gone
 
@@ -226,12 +215,12 @@ class Session:
             self.generation += 1
         self._connection = connection
         for request in self._watches.requests(identity.last_zxid):
-            self.send_own(request, self._watches_set, Xid.SET_WATCHES)
+            self._traffic.send_own(connection, request, self._watches_set, Xid.SET_WATCHES)
         self._arm()
         self._cell.move(State.CONNECTED)
         if self._connection is connection:  # a listener may have ended it
             self._traffic.resume(connection)
-            self._beats.start()
+            self._beats.start(connection)
         if self._first is not None and not self._first.done():
             self._first.set_result(None)
 
@@ -319,8 +308,9 @@ class Session:
         if self._on_lost is not None:
             await self._on_lost()
         if whose == "us":
-            numbers = self._numbers_of(identity)
-            await self._dialer.dial(lambda host: self._handshake.close_old(host, identity), numbers)
+            await self._dialer.dial(
+                lambda host: self._handshake.close_old(host, identity), identity.numbers
+            )
 
     # What a connection calls.
 
@@ -364,7 +354,7 @@ class Session:
         assert call.sent_at is not None
         now = self.clock.boottime()
         self._proven_at = max(self._proven_at, call.sent_at)
-        if isinstance(call.request, _WRITES) and not isinstance(value, Exception):
+        if call.is_write and not isinstance(value, Exception):
             self.lease.acknowledged(call.sent_at, now)
         else:
             self.lease.touched(call.sent_at, now)
@@ -402,22 +392,6 @@ class Session:
         self._look()
         return self._connection is not None
 
-    def send_own(
-        self, request: Request, then: Callable[[Call, object], None], xid: Xid | None
-    ) -> None:
-        connection = self._connection
-        if connection is None or not connection.is_open:
-            return
-        if xid is None:
-            self._traffic.pump()  # in order behind what was submitted before
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        connection.send([Call(request, request.encode(0), future, then=then)], xid)
-
-    @property
-    def quiet_for(self) -> float:
-        """Seconds since anything was sent on the present connection."""
-        return self.clock.boottime() - self._connection.sent_at if self._connection else 0.0
-
     def relied_on(self) -> None:
         """Whether anyone relies on the lease has changed, and with it when we would be LOST."""
         self._look()
@@ -432,10 +406,3 @@ class Session:
 
     def _blank(self) -> Identity:
         return Identity(Lease(self._handshake.timeout_ms / 1000, self._tick))
-
-    def _numbers_of(self, identity: Identity) -> Numbers:
-        return Numbers.of(identity.lease.timeout, tick=self._tick)
-
-    def _why_not(self) -> str:
-        report = self._dialer.report
-        return "; ".join(f"{address}: {answer}" for address, answer in report) or "no answer yet"

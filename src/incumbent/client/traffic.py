@@ -25,7 +25,7 @@ from incumbent.errors import (
     TooLarge,
     refusal,
 )
-from incumbent.wire import MAX_FRAME, Err, Multi, OpError, ReplyHeader, Request
+from incumbent.wire import MAX_FRAME, Err, Multi, OpError, ReplyHeader, Request, Xid
 from incumbent.wire.jute import Reader
 
 __all__ = ["MAX_MULTI", "Traffic", "outcome"]
@@ -120,6 +120,22 @@ class Traffic:
                 self.settle(call, error)
 
         return tell
+
+    def send_own(
+        self,
+        connection: Connection,
+        request: Request,
+        then: Callable[[Call, object], None],
+        xid: Xid | None = None,
+    ) -> None:
+        """A request of the client's own, at once, behind what was submitted before. `then` gets
+        the answer, or a `Refused`; if the connection ends before, nobody is told."""
+        if xid is None:
+            self.pump()
+        if connection.is_open:
+            future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+            future.add_done_callback(asyncio.Future.exception)
+            connection.send([Call(request, request.encode(0), future, then=then)], xid)
 
     def settle(self, call: Call, value: Any) -> None:
         """The call's outcome, a value or an exception. Only the first one counts."""
