@@ -41,7 +41,7 @@ class Instance:
             containment=report.containment,
             state=report.state if report.state != "killing" else "stopping",
             pid=report.pid,
-            main=report.pid,
+            main=report.main or report.pid,
             exited=report.exited,
         )
 

@@ -30,12 +30,15 @@ class Planner:
         self._client = term.client
         self.bell = Bell(term.clock)
         self.is_planning = False
+        self._moving_until = 0.0
+        """Until then a seat is taken to be where the plan has it: a move takes its time."""
 
     async def run(self) -> None:
         queue = self._term.queue(self._term.tree.planner)
         place_ = await adopt(queue) or await queue.enter(self._term.node.encode())
         await place_.first()
         self.is_planning = True
+        self._expect_moves()
         self._term.say("this node is the planner")
         last_nodes: list[str] | None = None
         while True:
@@ -45,7 +48,13 @@ class Planner:
             last_nodes = sorted(self._term.view.nodes)
             await self._plan()
             if self._is_current(last_nodes):
-                await self.bell.heard()
+                await self.bell.heard(self._moving_until if self._is_moving() else None)
+
+    def _expect_moves(self) -> None:
+        self._moving_until = self._term.clock.boottime() + self._term.numbers.session
+
+    def _is_moving(self) -> bool:
+        return self._term.clock.boottime() < self._moving_until
 
     def _is_current(self, nodes: list[str]) -> bool:
         return nodes == sorted(self._term.view.nodes) and not self._has_new_seats()
@@ -90,6 +99,7 @@ class Planner:
             await self._client.set(self._term.tree.plan, write(new), stat.version)
         except (BadVersion, NotSent, FateUnknown):
             return  # looked at again with the next turn
+        self._expect_moves()
         self._term.view.plan = new
         self._term.ring()
         moved = [
@@ -100,7 +110,12 @@ class Planner:
         )
 
     async def _owners(self, seats: list[str], old: Plan) -> dict[str, str]:
-        """Seat → the node at the head of its queue; else where the old plan had it."""
+        """Seat → the node at the head of its queue; else where the old plan had it.
+
+        While a plan is new, it is where that plan has it, if that node lives: whoever is first
+        in the middle of a move owns nothing, and nothing is to be undone for that.
+        """
+        live = self._term.view.nodes
         nodes = self._term.view.session_nodes()
         reads = [asyncio.ensure_future(self._contenders(seat)) for seat in seats]
         owners: dict[str, str] = {}
@@ -109,10 +124,13 @@ class Planner:
                 heads = [
                     nodes[key] for name in await read_ if (key := name.partition("-")[0]) in nodes
                 ]
-                if heads:
+                planned = old.seats[seat].node if seat in old.seats else ""
+                if planned in live and self._is_moving():
+                    owners[seat] = planned
+                elif heads:
                     owners[seat] = heads[0]
-                elif seat in old.seats:
-                    owners[seat] = old.seats[seat].node
+                elif planned:
+                    owners[seat] = planned
         finally:
             for each in reads:
                 each.cancel()

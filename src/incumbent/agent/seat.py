@@ -176,6 +176,7 @@ class Seat:
                     self._report("waiting", f"waits for {self._owner(place)}")
                     await self.bell.heard()
                 await first
+                await self._look_for_target(place)
             except NoNode:
                 self._term.say(f"{self.name}: its candidate was deleted by hand: standing again")
                 await place.leave()
@@ -198,6 +199,16 @@ class Seat:
             await place.leave()
             return False
 
+    async def _look_for_target(self, place: Place) -> None:
+        """A handover without a round trip goes by the listing from before it: the node that the
+        plan means may stand by now, and must not be passed over.
+        """
+        plan = self._plan()
+        if plan is None or plan.node == self._term.node or plan.node not in self._term.view.nodes:
+            return
+        if plan.node not in self._standing_nodes([each.name for each in place.listing]):
+            await place.refresh()
+
     # ── leading
 
     async def _lead(self, place: Place) -> None:
@@ -210,6 +221,7 @@ class Seat:
                 why = self._why_leave()
                 instance = self.instance
                 if why:
+                    self._noticed_at = self._clock.wall()
                     if instance is not None and not instance.is_empty:
                         await self._stop_instance(why)
                     await self._release(place, why)
@@ -356,10 +368,9 @@ class Seat:
         assert instance is not None
         while not instance.is_empty:
             if not instance.stop_ordered:
-                instance.stop_ordered = True
                 grace = self._spec.stop_grace if self._spec else None
                 grace = self._term.numbers.stop_grace if grace is None else grace
-                self._term.order_stop(instance, grace)
+                self._term.custody.order_stop(instance, grace)
             self._report("stuck" if instance.state == "stuck" else "stopping", why)
             await self.bell.heard()
 

@@ -158,7 +158,7 @@ class SeatReport:
 
     `state`: starting, running, stopping, killing, stuck or empty (proven; its breadcrumb
     may still be in the tree). `pid` is 0 once the process is reaped. `exited` is the
-    EXITED that an earlier agent may have missed.
+    EXITED that an earlier agent may have missed. `main`: as in STARTED.
     """
 
     seat: str
@@ -170,6 +170,7 @@ class SeatReport:
     containment: str = "sealed"
     uptime: float = 0.0
     exited: Exited | None = None
+    main: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

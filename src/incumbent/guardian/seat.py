@@ -55,6 +55,7 @@ class Seat:
     state: str = "starting"
     pid: int = 0
     start_time: int = 0
+    main: int = 0
     exited: Exited | None = None
     is_seen: bool = False
     is_reaped: bool = False
@@ -91,17 +92,18 @@ class Seat:
             containment=self.start.containment,
             uptime=min(now, self.ended_at) - self.spawned_at,
             exited=self.exited,
+            main=self.main,
         )
 
     # what happens to it
 
     def started(self, pid: int, start_time: int, main: int) -> list[Action]:
-        self.pid, self.start_time = pid, start_time
+        self.pid, self.start_time, self.main = pid, start_time, main or pid
         seat, epoch = self.key
         if self.state == "starting":
             self.state = "running"
         return [
-            Send(Started(seat=seat, epoch=epoch, pid=pid, start_time=start_time, main=main or pid))
+            Send(Started(seat=seat, epoch=epoch, pid=pid, start_time=start_time, main=self.main))
         ]
 
     def failed(self, why: str, permanent: bool, now: float) -> list[Action]:
