@@ -48,8 +48,8 @@ def answer(agent: Agent, question: dict[str, Any]) -> dict[str, Any]:
         "session": f"{client.session_id:#x}" if client is not None else "",
         "connection": client.state.name if client is not None else "CONNECTING",
         "time_to_fence": lease,
-        "guardian": agent.guardian_pid,
-        "generation": agent.generation,
+        "guardian": agent.custody.guardian_pid,
+        "generation": agent.custody.generation,
         "seats": seats,
     }
 

@@ -15,7 +15,7 @@ import asyncio
 import math
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Protocol
 
@@ -95,8 +95,9 @@ class Custody:
         *,
         clock: Clock,
         say: Callable[[str], None],
+        remember: Callable[[Mapping[str, Instance]], None] | None = None,
     ) -> None:
-        """`link` has been welcomed."""
+        """`link` has been welcomed. `remember` is told of every change of the instances."""
         welcome = link.welcome.result()
         self.generation = welcome.generation
         self.guardian_pid = welcome.guardian_pid
@@ -107,6 +108,8 @@ class Custody:
         self._processes = processes
         self._clock = clock
         self._say = say
+        self._remember = remember
+        self._welcome = welcome
         self._alive_every = welcome.alive_every
         self._deaths: dict[int, asyncio.Future[None]] = {}
         self._client: Client | None = None
@@ -116,6 +119,9 @@ class Custody:
 
     def __enter__(self) -> Custody:
         self._watch(self.guardian_pid)
+        for report in self._welcome.seats:  # what an earlier agent of this guardian has left
+            instance = self.instances[report.seat] = Instance.of(report)
+            self._see(instance)
         self.link.listen(self._hear)
         loop = asyncio.get_running_loop()
         self._tasks = [loop.create_task(self._say_alive()), loop.create_task(self._enforce())]
@@ -155,7 +161,7 @@ class Custody:
             m.Lease(
                 generation=self.generation,
                 valid_until=valid_until,
-                last_zxid=client.passport.last_zxid,
+                last_zxid=client.last_zxid,
             )
         )
         self.bell.ring()
@@ -252,6 +258,8 @@ class Custody:
 
     def _see(self, instance: Instance) -> None:
         """Hold the pidfd of its first process, then let the guardian reap it."""
+        if self._remember is not None:
+            self._remember(self.instances)
         if instance.pid and instance.pid not in self._deaths:
             self._watch(instance.pid)
             self.link.send(m.Seen(seat=instance.seat, epoch=instance.epoch, pid=instance.pid))

@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from incumbent.agent.bell import Bell
 from incumbent.agent.instance import Instance
 from incumbent.agent.planner import Planner
 from incumbent.agent.seat import Seat
@@ -66,20 +65,21 @@ class Term:
         self.clock = agent.clock
         self.tree = Tree(agent.settings.root)
         self.node = agent.settings.node
-        self.generation = agent.generation
+        self.generation = agent.custody.generation
         self.session_key = session_key(client.session_id)
-        self.instances = agent.instances
+        self.custody = agent.custody
+        self.instances = agent.custody.instances
         self.numbers = Numbers.of(client.timeout, tick=agent.settings.tick)
         self.facts = NodeFacts(
             node=self.node,
             node_id=agent.settings.node_id,
             boot_id=agent.settings.boot_id,
             session=self.session_key,
-            pid=agent.guardian_pid,
+            pid=agent.custody.guardian_pid,
             containments=list(agent.settings.containments),
             since=agent.clock.wall(),
         )
-        self.bell = Bell(agent.clock)
+        self.bell = agent.custody.bell
         self.view = View(client, self.tree, self.bell, self.say)
         self.seats: dict[str, Seat] = {}
         self._ledger = Ledger(client, log=self.say)
@@ -123,15 +123,12 @@ class Term:
         is_ours = session_key(self.client.session_id) == self.session_key
         if not is_ours or self.client.state in (State.LOST, State.CLOSED):
             raise SessionExpired(self.client.session_id, "it ended before the start")
-        self.instances[instance.seat] = instance
-        self._agent.send(start)
+        self.custody.tell_lease()  # any acknowledged write extends it, and the guardian must know
+        self.custody.order_start(instance, start)
 
     def is_leased(self) -> bool:
         """Whether the guardian would still start something under this lease."""
         return self.clock.boottime() < self.client.lease.valid_until - self.numbers.soft
-
-    def order_stop(self, instance: Instance, grace: float) -> None:
-        self._agent.send(m.Stop(seat=instance.seat, epoch=instance.epoch, grace=grace))
 
     def forget(self, instance: Instance) -> None:
         """Its death is proven and dealt with."""
