@@ -290,7 +290,7 @@ class Transaction:
         try:
             results = await self._hold._client.multi([place.check_own(), *self._operations])
         except Refused as error:
-            if getattr(error, "index", None) == 0:
+            if error.index == 0:
                 place.gone.set(NoNode(place.path))
                 self._hold.ensure()
             raise

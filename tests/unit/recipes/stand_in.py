@@ -104,7 +104,7 @@ class StandIn:
     def _answer(self, request: Any) -> Any:
         match request:
             case Multi():
-                return [self._answer(part) for part in request.ops]
+                return [self._part(index, part) for index, part in enumerate(request.ops)]
             case Check() | Exists():
                 if request.path not in self.znodes:
                     raise NoNode(request.path)
@@ -130,6 +130,13 @@ class StandIn:
                 self.remove(request.path)
                 return None
         raise AssertionError(request)
+
+    def _part(self, index: int, part: Any) -> Any:
+        try:
+            return self._answer(part)
+        except NoNode as error:
+            error.index = index
+            raise
 
     async def get(self, path: str, *, watcher: Any = None) -> tuple[bytes, Stat]:
         answer: tuple[bytes, Stat] = await self.submit(GetData(path, watcher is not None))

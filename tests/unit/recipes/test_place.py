@@ -383,3 +383,47 @@ async def test_a_place_that_was_left_listens_to_nothing() -> None:
 
     assert not client.listeners
     assert place.ledger.standing == {}
+
+
+async def test_a_hold_given_back_is_over_and_not_lost() -> None:
+    client = StandIn()
+    place = standing(client)
+    async with place.hold() as hold:
+        await wait_for(client, US)
+
+    await place.leave()
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+    assert not hold.lost.is_set()
+    assert hold.remaining() == 0
+    with pytest.raises(LockLost, match="given back"):
+        hold.ensure()
+
+
+async def test_a_transaction_refused_by_our_own_check_is_the_holds_error() -> None:
+    client = StandIn()
+    hold = Hold(standing(client), grace=1.0, error=LockLost)
+    await hold.begin()
+    del client.znodes[f"/q/{US}"]  # and no event has come yet
+
+    with pytest.raises(LockLost, match="deleted by somebody"):
+        async with hold.transaction() as t:
+            t.create("/made")
+
+    assert "/made" not in client.znodes
+    assert hold.lost.is_set()
+    hold.end()
+
+
+async def test_a_transaction_refused_by_another_operation_is_its_refusal() -> None:
+    client = StandIn()
+    hold = Hold(standing(client), grace=1.0, error=LockLost)
+    await hold.begin()
+
+    with pytest.raises(NoNode):
+        async with hold.transaction() as t:
+            t.check("/nothing")
+
+    hold.ensure()
+    hold.end()
