@@ -99,5 +99,5 @@ async def test_a_released_program_leaves_neither_breadcrumb_nor_session(
         os.kill(agent.pid, signal.SIGKILL)
 
         assert g.process.wait(20) == 1
-        assert not g.living()
+        assert g.all_dead()
     assert await left(server) == []

@@ -79,7 +79,7 @@ def watched(script: str, containment: str, **options: object) -> Iterator[Watche
     try:
         yield found
     finally:
-        kernel.sweep([found.tree.pid])
+        kernel.sweep(found.tree.pid)
         if not found.tree.is_reaped:
             kernel.kill(found.tree.pidfd)
             wait_until(lambda: found.tree.is_dead, what="the first process to be dead")

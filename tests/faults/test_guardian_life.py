@@ -87,7 +87,7 @@ def test_release_ends_programs_and_guardian_with_the_agent(tmp_path: Path) -> No
         os.kill(agent.pid, signal.SIGKILL)
 
         assert g.process.wait(20) == 1
-        assert not g.living()
+        assert g.all_dead()
         assert "session not closed" in g.errors  # there is no server
 
 
@@ -103,7 +103,7 @@ def test_a_crash_looping_agent_ends_everything(tmp_path: Path) -> None:
         os.kill(agent.pid, signal.SIGKILL)
 
         assert g.process.wait(20) == 1
-        assert not g.living()
+        assert g.all_dead()
 
 
 def test_an_agent_that_cannot_be_started_is_an_exit_code(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_a_second_sigint_ends_at_once(tmp_path: Path) -> None:
         g.process.send_signal(signal.SIGINT)
 
         assert g.process.wait(20) == 1
-        assert not g.living()
+        assert g.all_dead()
         assert_gone(agent.pid)
 
 
@@ -156,7 +156,7 @@ def test_the_agent_outlives_its_guardian_and_can_prove_the_trees_dead(tmp_path: 
         g.process.wait()
 
         assert select.select([pidfd], [], [], 10)[0]
-        assert not g.living()
+        assert g.all_dead()
         os.close(pidfd)
 
 
@@ -215,7 +215,9 @@ def test_orphans_that_fall_to_the_guardian_are_reaped(tmp_path: Path) -> None:
 
 
 def test_a_guardian_can_be_pid_1(tmp_path: Path) -> None:
-    with guardian(tmp_path, prefix=["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]) as g:
+    with guardian(
+        tmp_path, prefix=["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    ) as g:
         agent = g.connected()
         for containment in ("sealed", "swept"):
             g.run(agent, g.nasty("daughter", containment=containment))
@@ -225,7 +227,7 @@ def test_a_guardian_can_be_pid_1(tmp_path: Path) -> None:
         agent.say(m.Bye(code=5))
 
         assert g.process.wait(15) == 5
-        assert not g.living()
+        assert g.all_dead()
 
 
 def test_secrets_are_in_no_memory_but_the_guardians_and_the_agents(tmp_path: Path) -> None:

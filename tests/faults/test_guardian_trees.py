@@ -14,7 +14,16 @@ from tests.waiting import wait_until
 from incumbent.guardian import messages as m
 from incumbent.guardian.containment import probe
 
-KINDS = ["plain", "ignores-stop", "daughter", "breeder", "floods", "closes-output", "stops-itself"]
+KINDS = [
+    "plain",
+    "ignores-stop",
+    "daughter",
+    "breeder",
+    "fast-breeder",
+    "floods",
+    "closes-output",
+    "stops-itself",
+]
 SEALED_IMPOSSIBLE = probe()["sealed"]
 CONTAINMENTS = [
     pytest.param(
@@ -38,7 +47,7 @@ def test_a_stop_ends_the_whole_tree(tmp_path: Path, kind: str, containment: str)
         agent.say(m.Stop(seat="web/0", epoch=1, grace=0.3))
         agent.expect(m.Empty, epoch=1)
 
-        assert not g.living()
+        assert g.all_dead()
 
 
 @contained
@@ -53,7 +62,7 @@ def test_the_guardians_death_ends_the_whole_tree(
         g.process.kill()
         g.process.wait()
 
-        wait_until(lambda: not g.living(), what="every program to be dead")
+        wait_until(g.all_dead, what="every program to be dead")
 
 
 def test_the_guardians_death_ends_a_sealed_tree_whose_first_process_is_frozen(
@@ -67,7 +76,7 @@ def test_the_guardians_death_ends_a_sealed_tree_whose_first_process_is_frozen(
         g.process.kill()
         g.process.wait()
 
-        wait_until(lambda: not g.living(), what="every program to be dead")
+        wait_until(g.all_dead, what="every program to be dead")
 
 
 @contained
@@ -82,7 +91,7 @@ def test_the_hard_deadline_holds_while_the_guardian_is_frozen(
 
         g.process.send_signal(signal.SIGSTOP)
 
-        wait_until(lambda: not g.living(), what="the tree to end itself")
+        wait_until(g.all_dead, what="the tree to end itself")
         g.process.send_signal(signal.SIGCONT)
         agent.expect(m.Empty, epoch=1)
 
@@ -111,7 +120,7 @@ def test_at_soft_the_program_is_asked_and_at_hard_killed(tmp_path: Path, contain
 
         assert "soft deadline" in agent.expect(m.Stopping, epoch=1).why
         agent.expect(m.Empty, epoch=1)
-        assert not g.living()
+        assert g.all_dead()
 
 
 @contained
@@ -128,7 +137,7 @@ def test_a_program_in_the_background_is_a_failed_start_with_what_it_left(
 
         assert (exited.code, exited.signal, exited.left) == (0, None, 1)
         assert exited.uptime < 5
-        assert not g.living()
+        assert g.all_dead()
 
 
 @contained
@@ -182,28 +191,32 @@ def test_what_cannot_be_executed_is_refused_for_good_with_the_reason(
 
 
 @contained
-def test_a_killed_first_process_leaves_nobody(tmp_path: Path, containment: str) -> None:
+@pytest.mark.parametrize("kind", ["daughter", "fast-breeder"])
+def test_a_killed_first_process_leaves_nobody(tmp_path: Path, kind: str, containment: str) -> None:
     with guardian(tmp_path) as g:
         agent = g.connected()
-        started = g.run(agent, g.nasty("daughter", containment=containment))
+        started = g.run(agent, g.nasty(kind, containment=containment))
 
         os.kill(started.pid, signal.SIGKILL)
         agent.expect(m.Empty, epoch=1)
 
-        assert not g.living()
+        assert g.all_dead()
 
 
 @contained
-def test_a_frozen_first_process_hinders_no_kill(tmp_path: Path, containment: str) -> None:
+@pytest.mark.parametrize("kind", ["daughter", "fast-breeder"])
+def test_a_frozen_first_process_hinders_no_kill(
+    tmp_path: Path, kind: str, containment: str
+) -> None:
     with guardian(tmp_path) as g:
         agent = g.connected()
-        started = g.run(agent, g.nasty("daughter", containment=containment))
+        started = g.run(agent, g.nasty(kind, containment=containment))
         os.kill(started.pid, signal.SIGSTOP)
 
         agent.say(m.Stop(seat="web/0", epoch=1, grace=0.2))
         agent.expect(m.Empty, epoch=1)
 
-        assert not g.living()
+        assert g.all_dead()
 
 
 @contained

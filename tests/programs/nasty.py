@@ -2,11 +2,13 @@
 
 MARKER is in the command line of every process of the tree, so that a test finds each one
 from outside, whatever session, group or namespace it went to. READY_FILE appears once the
-program has done its worst.
+program has done its worst. READY_FILE.lock is locked for as long as anybody of the tree
+lives, however fast it changes its pid.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import sys
@@ -36,13 +38,13 @@ def daughter(then: object = None) -> None:
     os.wait()
 
 
-def breed() -> None:
+def breed(pause: float) -> None:
     """Always a new pid: each one forks the next and dies."""
     while True:
         if os.fork():
             os._exit(0)
         os.setsid()
-        time.sleep(0.002)
+        time.sleep(pause)
 
 
 def ready() -> None:
@@ -52,6 +54,8 @@ def ready() -> None:
 
 def main() -> None:
     kind = sys.argv[1]
+    if kind != "tells":
+        fcntl.flock(os.open(sys.argv[3] + ".lock", os.O_RDWR | os.O_CREAT), fcntl.LOCK_EX)
     if kind == "plain":
         ready()
         sleep_for_ever()
@@ -66,9 +70,9 @@ def main() -> None:
     elif kind == "background":
         daughter()
         ready()
-    elif kind == "breeder":
+    elif kind in ("breeder", "fast-breeder"):
         if os.fork() == 0:
-            breed()
+            breed(0.002 if kind == "breeder" else 0.0)
         ready()
         sleep_for_ever()
     elif kind == "floods":

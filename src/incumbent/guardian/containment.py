@@ -4,9 +4,9 @@ Both containments have a first process (first.py), a fork of the guardian that s
 program and stays its parent. *sealed*: it is the init of a PID namespace; when it ends, for
 whatever reason, the kernel kills everything in the namespace before its pidfd becomes
 readable: that is the proof. *swept*: it is a subreaper, so that nothing of its tree can be
-adopted away while it lives; it kills its descendants until two looks in succession find
-nobody, says so, and ends: word and end together are the proof. If it is killed itself, its
-orphans fall to the guardian, which is a subreaper too and sweeps them.
+adopted away while it lives; it kills its children until it has none, says so, and ends: word
+and end together are the proof. If it is killed itself, its orphans fall to the guardian, which
+is a subreaper too and does the same.
 
 Rule of this file: `TreeEmpty` is made here and only from such a proof.
 """
@@ -18,7 +18,7 @@ import math
 import os
 import socket
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 
 from incumbent.guardian import kernel
@@ -38,6 +38,7 @@ __all__ = ["CONTAINMENTS", "PERMANENT", "Tree", "probe"]
 
 CONTAINMENTS = ("sealed", "swept")
 _PROBE_TIME = 5.0  # seconds
+_SWEEP_ROUNDS = 50  # kills of orphans in a row, before others have their turn
 _PATIENT_ROUNDS = 10  # kills of a swept tree before its first process is killed too
 _CREDENTIALS = struct.Struct("iII")
 
@@ -78,7 +79,7 @@ class Tree:
         self._is_swept = False
         self._failure = ""
         self._is_permanent = False
-        self._clean_looks = self._rounds = 0
+        self._rounds = 0
         self.channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.channel.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         self.channel.setblocking(False)
@@ -173,25 +174,24 @@ class Tree:
         """To the main process, by its parent: no pid can be mistaken for another."""
         self._order(f"signal {signo}")
 
-    def kill(self, unknown_children: Callable[[], list[int]]) -> list[Event]:
-        """SIGKILL everything. For a swept tree whose first process is dead, sweep its orphans,
-        which are among our unknown children; the proof comes back when there are none twice."""
+    def kill(self, ours: Callable[[], Collection[int]]) -> list[Event]:
+        """SIGKILL everything. A swept tree whose first process is dead has left its orphans to
+        us: the children that are not `ours`. The proof comes back when there is none."""
         self._is_killed = True
         if self.is_sealed:
             kernel.kill(self.pidfd)
             return []
         if not self.is_dead:
             self._order("kill")
-            kernel.sweep([self.pid])
+            kernel.sweep(self.pid)
             self._rounds += 1
             if self._rounds > _PATIENT_ROUNDS:  # frozen: its orphans will be ours
                 kernel.kill(self.pidfd)
             return []
-        if self._clean_looks >= 2:
-            return []
-        found = kernel.sweep(unknown_children(), with_roots=True)
-        self._clean_looks = 0 if found else self._clean_looks + 1
-        return [TreeEmpty(self.seat, self.epoch)] if self._clean_looks == 2 else []
+        for _ in range(_SWEEP_ROUNDS):
+            if kernel.kill_children(spare=ours()) == 0:
+                return [TreeEmpty(self.seat, self.epoch)]
+        return []
 
     def write_deadline(self, at: float) -> None:
         is_earlier = at < self.page.read()

@@ -30,7 +30,7 @@ from incumbent.guardian.messages import Start
 __all__ = ["Job", "be_first"]
 
 _GUARDIAN_DIED = signal.SIGUSR2  # to a swept first process, which has to sweep then
-_SWEEP_PAUSE = 0.005  # seconds between two looks at a swept tree
+_SWEEP_EVERY, _SWEEP_PAUSE = 50, 0.005  # rounds of kills, seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,7 +170,8 @@ class _First:
             os.waitid(os.P_PID, found.si_pid, os.WEXITED)
 
     def report_end(self, exited: bool, status: int) -> None:
-        left = sum(not each.is_dead for each in kernel.descendants([os.getpid()]))
+        seen = sum(not each.is_dead for each in kernel.descendants([os.getpid()]))
+        left = max(seen, len(kernel.children()) - 1)  # main itself is not reaped yet
         self.say(f"ended {status} 0 {left}" if exited else f"ended 0 {status} {left}")
 
     def say(self, words: str) -> None:
@@ -180,14 +181,15 @@ class _First:
             return
 
     def end(self) -> NoReturn:
-        """Nobody of the tree outlives this: sealed, by the kernel; swept, by looking twice."""
-        if not self.job.is_sealed:
-            looks = 0
-            while looks < 2:
-                _collect()
-                looks = 0 if kernel.sweep([os.getpid()]) else looks + 1
+        """Nobody of the tree outlives this: sealed, by the kernel; swept, until we have no
+        child at all. Children become ours as their parents die."""
+        rounds = 0
+        while not self.job.is_sealed and kernel.kill_children() > 0:
+            rounds += 1
+            if rounds % _SWEEP_EVERY == 0:  # somebody is slow to die: look behind it
+                kernel.sweep(os.getpid())
                 time.sleep(_SWEEP_PAUSE)
-            self.say("empty")
+        self.say("empty")
         os._exit(0)
 
 
@@ -223,12 +225,3 @@ def _why(error: BaseException, start: Start) -> str:
 
 def _only_wake(signo: int, frame: object) -> None:
     """The wakeup descriptor has its number."""
-
-
-def _collect() -> None:
-    """Reap whatever is dead."""
-    try:
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
-    except ChildProcessError:
-        return

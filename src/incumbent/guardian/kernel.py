@@ -16,7 +16,8 @@ import os
 import select
 import signal
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "is_readable",
     "is_writable",
     "kill",
+    "kill_children",
     "map_user",
     "mount_own_proc",
     "processes",
@@ -308,16 +310,29 @@ def descendants(roots: Iterable[int]) -> list[Process]:
     return found
 
 
-def sweep(roots: Sequence[int], *, with_roots: bool = False) -> int:
-    """SIGKILL every descendant of `roots` that lives; how many were found alive.
+def kill_children(spare: Collection[int] = ()) -> int:
+    """SIGKILL every child but `spare`, reap the dead among them; how many there were.
+
+    For a subreaper 0 is proof that no descendant is left, however fast they fork and die:
+    only we reap, so the top of every line of descent is in our list, alive or dead.
+    """
+    found = [pid for pid in children() if pid not in spare]
+    for pid in found:
+        with suppress(OSError):
+            os.kill(pid, signal.SIGKILL)  # our child, not reaped: the pid is still its own
+    for pid in found:
+        with suppress(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
+    return len(found)
+
+
+def sweep(root: int) -> None:
+    """SIGKILL what can be seen of the descendants of `root`, once. Proves nothing.
 
     A pid is pinned by a pidfd and compared by start time before the kill, so that a number
     that was given to somebody else meanwhile is spared.
     """
-    targets = [each for each in descendants(roots) if not each.is_dead]
-    if with_roots:
-        targets += [each for each in processes() if each.pid in roots and not each.is_dead]
-    for process in targets:
+    for process in descendants([root]):
         try:
             pidfd = os.pidfd_open(process.pid)
         except OSError:
@@ -325,7 +340,6 @@ def sweep(roots: Sequence[int], *, with_roots: bool = False) -> int:
         if start_time(process.pid) == process.start_time:
             kill(pidfd)
         os.close(pidfd)
-    return len(targets)
 
 
 def kill(pidfd: int) -> None:

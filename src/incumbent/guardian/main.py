@@ -322,7 +322,7 @@ class _Guardian:
     def kill_tree(self, action: a.KillTree) -> None:
         tree = self.trees.get((action.seat, action.epoch))
         if tree is not None:
-            self.events += tree.kill(self.strangers)
+            self.events += tree.kill(self.ours)
 
     def write_deadline(self, action: a.WriteDeadline) -> None:
         tree = self.trees.get((action.seat, action.epoch))
@@ -354,15 +354,17 @@ class _Guardian:
 
     # ── children that nobody asked for
 
-    def strangers(self) -> list[int]:
-        """Our children that we did not make: orphans of a swept tree, or, as PID 1, anyone's."""
-        ours = {self.agent_pid, self.closer_pid, *self.helpers}
-        ours.update(log.pid for log in self.logs.values())
-        ours.update(tree.pid for tree in self.trees.values())
-        return [pid for pid in kernel.children() if pid not in ours]
+    def ours(self) -> set[int]:
+        """The children that we made. Others are orphans of a swept tree, or of our agent, or,
+        as PID 1, of anybody."""
+        pids = {self.agent_pid, self.closer_pid, *self.helpers}
+        pids.update(log.pid for log in self.logs.values())
+        pids.update(tree.pid for tree in self.trees.values())
+        return pids
 
     def reap_strangers(self) -> None:
-        for pid in (*self.strangers(), *sorted(self.helpers)):
+        strangers = set(kernel.children()) - self.ours()
+        for pid in sorted(strangers | self.helpers):
             with suppress(ChildProcessError):
                 if os.waitpid(pid, os.WNOHANG)[0]:
                     self.helpers.discard(pid)
