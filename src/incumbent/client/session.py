@@ -249,13 +249,7 @@ class Session:
             self._deadline.cancel()
         left = max(0.0, self._lost_at - self.clock.boottime())
         loop = asyncio.get_running_loop()
-        self._deadline = loop.call_later(left, self._deadline_came)
-
-    def _deadline_came(self) -> None:
-        self._deadline = None
-        self._look()
-        if self._is_live:
-            self._arm()
+        self._deadline = loop.call_later(left, self.relied_on)
 
     def _refused(self, identity: Identity) -> None:
         if identity.id == 0:
@@ -393,7 +387,7 @@ class Session:
         return self._connection is not None
 
     def relied_on(self) -> None:
-        """Whether anyone relies on the lease has changed, and with it when we would be LOST."""
+        """Look at the clock, and set the timer anew: when we would be LOST may have changed."""
         self._look()
         if self._is_live:
             self._arm()
