@@ -15,7 +15,7 @@ from incumbent.agent.link import GuardianLink
 from incumbent.agent.main import settings_from
 from incumbent.agent.tree import Tree
 from incumbent.client import Client, Passport
-from incumbent.errors import NodeExists, NoNode
+from incumbent.errors import IncumbentError, NodeExists, NoNode
 from incumbent.guardian.messages import Start
 from incumbent.server import MemoryStore, Server
 from incumbent.spec import Spec, encode
@@ -32,6 +32,13 @@ SESSION = 6.0  # seconds
 FAULTS_FOR = 40.0
 LONGEST_FAULT = 12.0  # beyond the session timeout, so that sessions do end
 PROGRESS_WITHIN = 40.0
+OWN_KINDS = (
+    "kill agent",
+    "kill guardian",
+    "freeze agent",
+    "freeze guardian",
+    "delete candidate",
+)
 
 
 class Node:
@@ -134,8 +141,7 @@ class Cluster:
             servers=["zk"],
             duration=FAULTS_FOR,
             longest=LONGEST_FAULT,
-            kinds=kinds
-            or (*KINDS, "kill agent", "kill guardian", "freeze agent", "freeze guardian"),
+            kinds=kinds or (*KINDS, *OWN_KINDS),
         )
         if self.containment == "swept":
             # A guardian and agent that die together are outside of what swept promises.
@@ -211,6 +217,23 @@ class Cluster:
         guardian.process.freeze()
         return guardian.process.thaw
 
+    def _delete_candidate(self, world: World, fault: Fault) -> None:
+        """By hand, as an operator who believes that a lock hangs."""
+        host = self.world.host("ops")
+
+        async def delete() -> None:
+            client = Client("zk:2181", clock=host.clock, rng=host.rng, log=self.say)
+            try:
+                await client.connect(timeout=5.0)
+                election = self.tree.election(f"c{host.rng.randrange(self.seats)}/0")
+                for name in (await client.children(election))[:1]:
+                    await client.delete(f"{election}/{name}")
+                await client.close()
+            except IncumbentError as error:
+                self.say(f"no candidate deleted: {error}")
+
+        host.run(delete(), "operator")
+
     # -- the whole
 
     async def story(self) -> None:
@@ -227,11 +250,17 @@ class Cluster:
                 "kill guardian": self._kill_guardian,
                 "freeze agent": self._freeze_agent,
                 "freeze guardian": self._freeze_guardian,
+                "delete candidate": self._delete_candidate,
             },
             on_up=self.boot,
         )
         self.journal.write("healed")
         await asyncio.sleep(PROGRESS_WITHIN + 1)
+        if self.containment == "sealed":
+            self.journal.write("fault")
+            self.nodes[self.world.rng.choice(NAMES)].host.crash()  # for good
+            self.journal.write("healed")
+            await asyncio.sleep(PROGRESS_WITHIN + 1)
 
     def run(self) -> World:
         try:

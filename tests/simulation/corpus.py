@@ -9,5 +9,5 @@ from __future__ import annotations
 __all__ = ["ELECTION"]
 
 ELECTION: dict[int, str] = {
-    723: "a create that waited for the next session stood there unknown to its owner, for ever",
+    141: "a create that waited for the next session stood there unknown to its owner, for ever",
 }

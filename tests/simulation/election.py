@@ -17,10 +17,11 @@ from incumbent.testing.faults import KINDS, Fault, describe, draw, inflict
 from incumbent.testing.world import Host, Process, World
 
 NAMES = ("n1", "n2", "n3")
-SESSION = 6.0  # seconds
+SESSION = 4.0  # seconds
 FAULTS_FOR = 40.0
-LONGEST_FAULT = 12.0  # beyond the session timeout, so that sessions do end
-PROGRESS_WITHIN = 2 * SESSION + 5.0
+LONGEST_FAULT = 8.0  # beyond the session timeout, so that sessions do end
+LONGEST_LEAD = 15.0  # long enough to be cut off while leading, for longer than a session
+PROGRESS_WITHIN = LONGEST_LEAD + 2 * SESSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +45,11 @@ class Election:
         self.store = MemoryStore(delay=lambda: self.world.host("zk").rng.uniform(0.0, 0.02))
         self.beliefs: list[Belief] = []
         self.tokens: list[int] = []
+        # None: the usual tenth of a session; 0: believed to the last moment that is proven.
+        self.grace = self.world.rng.choice([None, 0.0])
         self.faults: list[Fault] = draw(
             self.world.rng,
-            hosts=NAMES,
+            hosts=(*NAMES, "leader", "leader"),
             servers=["zk"],
             duration=FAULTS_FOR,
             longest=LONGEST_FAULT,
@@ -56,7 +59,7 @@ class Election:
     # -- what runs on the hosts
 
     async def serve(self, host: Host) -> None:
-        server = Server(self.store, clock=host.clock, tick=0.5, rng=host.rng)
+        server = Server(self.store, clock=host.clock, tick=0.2, rng=host.rng)
         await server.start("0.0.0.0", 2181)
         await server.wait()
 
@@ -80,9 +83,11 @@ class Election:
         """Lead for a while, again and again."""
         while True:
             try:
-                async with zk.lead("/app/leader", member=host.name) as hold:
+                async with zk.lead("/app/leader", member=host.name, grace=self.grace) as hold:
                     self.acquired(host, hold)
-                    await asyncio.sleep(host.rng.uniform(0.1, 6))
+                    await asyncio.sleep(
+                        host.rng.choice([0.3, 3.0, LONGEST_LEAD]) * host.rng.random()
+                    )
                     hold.ensure()
                     self.world.record("leaves", token=hold.fencing_token)
             except IncumbentError as error:
@@ -100,7 +105,7 @@ class Election:
         self.look()
 
     def look(self) -> None:
-        held = [b for b in self.beliefs if b.is_held]
+        held = [b for b in self.beliefs[-5:] if b.is_held]
         who = [f"{b.process.host.name} token {b.hold.fencing_token}" for b in held]
         if len(held) > 1:
             self.world.problems.append(f"overlap at {self.world.now:.6f} s: {', '.join(who)}")
@@ -108,7 +113,7 @@ class Election:
     async def watch(self) -> None:
         while True:
             self.look()
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.02)
 
     async def progress(self) -> None:
         """Somebody leads who did not before."""
@@ -126,11 +131,17 @@ class Election:
         host = self.world.host(name)
         host.run(self.serve(host) if name == "zk" else self.contend(host), "main")
 
+    def who(self, name: str) -> str:
+        """The host behind a name of the schedule: who leads, or did so last."""
+        if name != "leader":
+            return name
+        return self.beliefs[-1].process.host.name if self.beliefs else NAMES[0]
+
     async def story(self) -> None:
         for name in ("zk", *NAMES):
             self.boot(name)
         watch = asyncio.ensure_future(self.watch())
-        await inflict(self.world, self.faults, on_up=self.boot)
+        await inflict(self.world, self.faults, on_up=self.boot, who=self.who)
         self.world.note("healed")
         await self.progress()
         await self.progress()

@@ -1,0 +1,119 @@
+"""The simulated world is worth what it catches: each rule of safety, broken, must be caught.
+
+A mutant is our own code with one rule taken out. The seeds that the real code survives must
+find it; one that survives them is a rule that nothing tests.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from tests.simulation.hunt import CAUGHT
+
+ROOT = Path(__file__).parents[2]
+LAST_SEED = 60
+
+
+class Mutant(NamedTuple):
+    rule: str
+    file: str
+    code: str
+    broken: str
+    kinds: tuple[str, ...] = ()
+
+
+MUTANTS = [
+    Mutant(
+        "a start waits until every breadcrumb's instance is proven dead",
+        "agent/breadcrumbs.py",
+        "        if isinstance(verdict, StillWaiting):\n",
+        "        if False:\n",
+        ("delete candidate",),
+    ),
+    Mutant(
+        "while its session lives, nothing proves an instance dead",
+        "agent/lifecycle.py",
+        "    if session_lives:\n",
+        "    if False:\n",
+        ("delete candidate",),
+    ),
+    Mutant(
+        "every start is a new epoch",
+        "agent/seat.py",
+        "epoch, nonce = record.epoch + 1, self._term.nonce()",
+        "epoch, nonce = max(record.epoch, 1), self._term.nonce()",
+    ),
+    Mutant(
+        "a session's programs are dead before it can end: the hard deadline",
+        "guardian/seat.py",
+        "        return self.valid_until - self.start.hard\n",
+        "        return self.valid_until + 60.0\n",
+    ),
+    Mutant(
+        "the lease is no longer than the session",
+        "lease.py",
+        "return -math.inf if self.ended else self._base + self.timeout - self.margin",
+        "return -math.inf if self.ended else self._base + 3 * self.timeout - self.margin",
+    ),
+    Mutant(
+        "the candidate is given up only after the proof of death",
+        "agent/seat.py",
+        "                    if instance is not None and not instance.is_empty:\n"
+        "                        await self._stop_instance(why)\n",
+        "",
+    ),
+    Mutant(
+        "a tree is called empty only on proof",
+        "guardian/seat.py",
+        "        self.exited = Exited(\n",
+        '        self.state = "empty"\n        self.exited = Exited(\n',
+    ),
+    Mutant(
+        "whoever is lost for good is replaced",
+        "agent/lifecycle.py",
+        '    if crumb.containment == "sealed":\n',
+        "    if False:\n",
+        ("step wall clock",),
+    ),
+]
+
+
+def hunt(package: Path, last: int, kinds: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
+    """Run seeds against the package below this folder, in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "tests.simulation.hunt", "1", str(last), *kinds],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": f"{package}:{ROOT}"},
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=[m.rule.replace(" ", "-") for m in MUTANTS])
+def test_a_broken_rule_is_caught(mutant: Mutant, tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "src" / "incumbent", tmp_path / "incumbent")
+    file = tmp_path / "incumbent" / mutant.file
+    code = file.read_text()
+    assert code.count(mutant.code) == 1, f"the rule has moved: look for it in {mutant.file}"
+    file.write_text(code.replace(mutant.code, mutant.broken))
+
+    hunted = hunt(tmp_path, LAST_SEED, mutant.kinds)
+
+    assert hunted.returncode == CAUGHT, f"{hunted.stdout}{hunted.stderr}"
+
+
+@pytest.mark.parametrize("kinds", sorted({m.kinds for m in MUTANTS}))
+def test_the_unbroken_code_is_not(kinds: tuple[str, ...], tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "src" / "incumbent", tmp_path / "incumbent")
+
+    hunted = hunt(tmp_path, 8, kinds)
+
+    assert hunted.returncode == 0, f"{hunted.stdout}{hunted.stderr}"
