@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from incumbent.testing.world import World
 
@@ -56,6 +56,26 @@ def _slow(world: World, fault: Fault) -> Undo:
         for link in links:
             link.delay = world.network.delay
 
+    return undo
+
+
+def _fade(world: World, fault: Fault) -> Undo:
+    """One way gets slow, then both are cut: what was acknowledged last was old by then."""
+    link = world.link(fault.a, fault.b)
+    link.delay = 0.1 + fault.at % 0.7
+    is_over = False
+
+    def cut() -> None:
+        if not is_over:
+            world.cut(fault.a, fault.b)
+
+    def undo() -> None:
+        nonlocal is_over
+        is_over = True
+        link.delay = world.network.delay
+        world.heal(fault.a, fault.b)
+
+    world.network.at(world.now + min(2.0, fault.lasts / 3), cut)
     return undo
 
 
@@ -113,6 +133,7 @@ KINDS: Mapping[str, Inflict] = {
     "cut": _cut,
     "block": _block,
     "slow": _slow,
+    "fade": _fade,
     "lossy": _lossy,
     "reset": _reset,
     "freeze": _freeze,
@@ -122,7 +143,7 @@ KINDS: Mapping[str, Inflict] = {
     "crash": _crash,
 }
 
-_ON_LINKS = ("cut", "block", "slow", "lossy", "reset")
+_ON_LINKS = ("cut", "block", "slow", "fade", "lossy", "reset")
 
 
 def draw(
@@ -148,6 +169,8 @@ def draw(
     while at < duration:
         kind = rng.choice(chosen)
         lasts = min(longest, rng.expovariate(1 / typical))
+        if rng.random() < 0.3:  # what outlasts a session is what takes something from somebody
+            lasts = rng.uniform(longest / 2, longest)
         if kind == "stall":
             lasts = rng.uniform(0.001, 0.2)
         if kind in _ON_LINKS:
@@ -168,11 +191,13 @@ async def inflict(
     *,
     more: Mapping[str, Inflict] | None = None,
     on_up: Callable[[str], None] | None = None,
+    who: Callable[[str], str] = str,
 ) -> None:
     """Apply the faults as their times come, then heal everything: links, sleepers, crashed hosts.
 
     `more` adds kinds of fault. `on_up` is called with the name of a host that is up again after
-    a crash, to start there what an init system would.
+    a crash, to start there what an init system would. `who` turns a name in the schedule, such
+    as "leader", into that of a host when the fault's time has come.
     """
     kinds = {**KINDS, **(more or {})}
     began = world.now
@@ -194,6 +219,7 @@ async def inflict(
 
     for number, (at, fault) in enumerate(steps):
         await until(at)
+        fault = replace(fault, a=who(fault.a), b=who(fault.b))
         if not world.host(fault.a).up:
             continue
         world.note(f"fault: {fault}")
