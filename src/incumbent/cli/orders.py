@@ -19,7 +19,14 @@ from incumbent.agent.tree import Breadcrumb, Desired, Tree, read, seat_name, wri
 from incumbent.cli.cluster import Cluster, all_breadcrumbs
 from incumbent.cli.exits import No, TimedOut
 from incumbent.client import Client
-from incumbent.errors import BadVersion, FateUnknown, NodeExists, NoNode, NotSent, SpecError
+from incumbent.errors import (
+    BadVersion,
+    FateUnknown,
+    IncumbentError,
+    NodeExists,
+    NoNode,
+    SpecError,
+)
 from incumbent.spec import Spec, changed_keys, decode, encode
 from incumbent.wire import Check, Create, MultiOp, SetData, WatchEvent
 
@@ -44,22 +51,8 @@ class Change:
 
 
 async def make_skeleton(client: Client, tree: Tree) -> None:
-    """What must exist before anything else, in one flight."""
-    skeleton = tree.skeleton()
-    flight = [client.submit(Create(path, data)) for path, data in skeleton]
-    again = []
-    for (path, data), future in zip(skeleton, flight, strict=True):
-        try:
-            await future
-        except NodeExists:
-            continue
-        except (NotSent, FateUnknown):
-            again.append((path, data))
-    for path, data in again:
-        try:
-            await client.create(path, data)
-        except NodeExists:
-            continue
+    """What must exist before anything else, in one flight. Made twice is no error."""
+    await _again(lambda: _make_skeleton(client, tree))
 
 
 async def apply(
@@ -155,6 +148,20 @@ def breadcrumbs_of(cluster: Cluster, node: str) -> list[tuple[str, Breadcrumb]]:
 
 
 # ── one transaction each
+
+
+async def _make_skeleton(client: Client, tree: Tree) -> None:
+    flight = [client.submit(Create(path, data)) for path, data in tree.skeleton()]
+    lost: IncumbentError | None = None
+    for future in flight:
+        try:
+            await future
+        except NodeExists:
+            continue
+        except FateUnknown as error:
+            lost = error
+    if lost is not None:
+        raise lost
 
 
 async def _declare(client: Client, tree: Tree, spec: Spec, run: bool) -> Change:
