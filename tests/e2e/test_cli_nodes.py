@@ -260,3 +260,29 @@ def test_the_znodes_of_a_removed_component_keep_its_epochs(nodes: Nodes) -> None
 
     assert data == b""
     assert json.loads(seat)["epoch"] == 0
+
+
+def test_confirm_dead_asks_a_person_for_the_name_again(nodes: Nodes) -> None:
+    nodes.start("n1")
+    nodes.apply(f"[component.web]\n{SLEEP}isolation = 'swept'\n")
+    nodes.wait("web", "running")
+    nodes.named("n1").kill()
+    nodes.wait("web", "unproven")
+    terminal, keyboard = os.openpty()
+    asked = subprocess.Popen(
+        [*INCUMBENT, "node", "confirm-dead", "n1", "--zookeeper", nodes.hosts],
+        stdin=keyboard,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert asked.stderr is not None
+    assert "web (epoch 1, swept) may still run on n1" in asked.stderr.readline()
+    assert "type n1 again" in asked.stderr.readline()
+
+    os.write(terminal, b"n1\n")
+
+    said, _ = asked.communicate(timeout=20)
+    os.close(terminal)
+    os.close(keyboard)
+    assert (asked.returncode, said) == (0, "freed web (epoch 1)\n")
