@@ -10,9 +10,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from incumbent.agent.agent import Agent
+from incumbent.agent.agent import Agent, AgentSettings
 from incumbent.agent.link import GuardianLink
-from incumbent.agent.main import settings_from
 from incumbent.agent.tree import Tree
 from incumbent.client import Client, Passport
 from incumbent.errors import IncumbentError, NodeExists, NoNode
@@ -89,7 +88,7 @@ class Node:
         await asyncio.get_running_loop().create_connection(lambda: link, sock=sock)
         welcome = await link.hello(pid)
         agent = Agent(
-            settings_from(welcome.settings),
+            AgentSettings.of(welcome.settings),
             self.machine,
             link,
             clock=self.host.clock,

@@ -58,6 +58,11 @@ class AgentSettings:
     stop_order: Sequence[str] = ()
     """Components in the order of their file; a drain stops them last to first."""
 
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> AgentSettings:
+        """Out of WELCOME's settings, which have other keys too."""
+        return cls(**{key: given[key] for key in cls.__dataclass_fields__ if key in given})
+
 
 class Host(Processes, Protocol):
     """What an agent needs of its machine: the rim, or a simulated host."""

@@ -1,8 +1,10 @@
 """A bell: something may have changed, look again.
 
 The agent's procedures are level-triggered: each looks at what is so, does one thing, and
-otherwise waits for the bell. Rings between the look and the wait are not lost, since a
-procedure that finds nothing to do does not await anything before it waits.
+otherwise waits for the bell.
+
+Rule of this file: rings between the look and the wait are not lost, since a procedure that
+finds nothing to do does not await anything before it waits.
 """
 
 from __future__ import annotations

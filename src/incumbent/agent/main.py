@@ -1,5 +1,8 @@
 """The agent's process, as a guardian starts it: `python -m incumbent.agent --link-fd N`.
 
+It loads what it will need, says HELLO and waits: a guardian may have started it ahead, as the
+spare of an agent that still lives. `--elect` makes it a contender of `incumbent elect`.
+
 Rule of this file: the rim. Signals for "stop" are the guardian's to get; while the guardian
 lives we ignore them, and when it is dead we leave as soon as everything is proven dead.
 """
@@ -8,79 +11,80 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import gc
 import os
 import random
 import signal
 import socket
-import sys
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
-from incumbent.agent.agent import Agent, AgentSettings
-from incumbent.agent.control import ControlSocket
-from incumbent.agent.home import Home
-from incumbent.agent.host import Machine
+from incumbent.agent.lines import Lines
 from incumbent.agent.link import GuardianLink
 from incumbent.clock import SYSTEM
+from incumbent.guardian import kernel
 
-__all__ = ["main", "settings_from"]
+__all__ = ["main"]
 
-
-def settings_from(given: Mapping[str, Any]) -> AgentSettings:
-    """The agent's settings out of WELCOME's, which has other keys too."""
-    known = {key: given[key] for key in AgentSettings.__dataclass_fields__ if key in given}
-    return AgentSettings(**known)
-
-
-def say(text: str) -> None:
-    """One line for people, on stderr."""
-    stamp = time.strftime("%H:%M:%S", time.localtime())
-    sys.stderr.write(f"{stamp} agent: {text}\n")
-    sys.stderr.flush()
+Serve: TypeAlias = Callable[[GuardianLink, Mapping[str, Any]], Awaitable[int]]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    """The exit code."""
     parser = argparse.ArgumentParser(prog="incumbent-agent")
     parser.add_argument("--link-fd", type=int, required=True)
+    parser.add_argument("--elect", action="store_true")
     options = parser.parse_args(argv)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
+    kernel.set_dumpable(False)  # it holds the session's password
+    serve = _elect() if options.elect else _agent()
     gc.freeze()
-    return asyncio.run(_serve(options.link_fd))
+    return asyncio.run(_run(options.link_fd, serve))
 
 
-async def _serve(link_fd: int) -> int:
-    loop = asyncio.get_running_loop()
+async def _run(link_fd: int, serve: Serve) -> int:
     link = GuardianLink()
+    loop = asyncio.get_running_loop()
     await loop.create_connection(lambda: link, sock=socket.socket(fileno=link_fd))
     try:
         welcome = await link.hello(os.getpid())
-    except ConnectionError as error:
-        say(str(error))
-        return 1
-    given = dict(welcome.settings)
-    if given.get("mode") == "elect":
-        from incumbent.agent.elect import serve_elect
+    except ConnectionError:
+        return 1  # a guardian that ended before it needed us
+    return await serve(link, dict(welcome.settings))
 
-        return await serve_elect(link, given)
-    home = Home(Path(given["data"]))
-    agent = Agent(
-        settings_from(given),
-        Machine(home, os.environ, say),
-        link,
-        clock=SYSTEM,
-        rng=random.SystemRandom(),
-        say=say,
-    )
-    control = ControlSocket(agent, home.socket)
-    try:
-        await control.open()
-    except OSError as error:
-        say(f"no control socket: {error}; `status` shows no times to fence here")
-    try:
-        return await agent.run()
-    finally:
-        control.close()
+
+def _elect() -> Serve:
+    from incumbent.agent.elect import serve_elect
+
+    return serve_elect
+
+
+def _agent() -> Serve:
+    from incumbent.agent.agent import Agent, AgentSettings
+    from incumbent.agent.control import ControlSocket
+    from incumbent.agent.home import Home
+    from incumbent.agent.host import Machine
+
+    async def serve(link: GuardianLink, given: Mapping[str, Any]) -> int:
+        say = Lines(2, "agent: ").news
+        home = Home(Path(given["data"]))
+        agent = Agent(
+            AgentSettings.of(given),
+            Machine(home, os.environ, say),
+            link,
+            clock=SYSTEM,
+            rng=random.SystemRandom(),
+            say=say,
+        )
+        control = ControlSocket(agent, home.socket)
+        try:
+            await control.open()
+        except OSError as error:
+            say(f"no control socket: {error}; `status` shows no times to fence here")
+        with contextlib.closing(control):
+            return await agent.run()
+
+    return serve

@@ -74,11 +74,14 @@ class Planner:
         ]
 
     async def _settle(self) -> None:
-        """Until the nodes have been the same for one beat: a failover comes first, then a plan."""
+        """Until the nodes have been the same for one beat: a failover comes first, then a plan.
+
+        New seats wait for nothing but a plan.
+        """
         quiet = min(1.0, self._term.numbers.beat)
         nodes = sorted(self._term.view.nodes)
         until = self._term.clock.boottime() + quiet
-        while (now := self._term.clock.boottime()) < until:
+        while (now := self._term.clock.boottime()) < until and not self._has_new_seats():
             await self.bell.heard(until)
             if sorted(self._term.view.nodes) != nodes:
                 nodes, until = sorted(self._term.view.nodes), now + quiet

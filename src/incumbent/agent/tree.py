@@ -27,6 +27,7 @@ __all__ = [
     "UnreadableZnode",
     "read",
     "seat_name",
+    "session_key",
     "split_seat",
     "write",
 ]

@@ -89,9 +89,8 @@ def main(argv: Sequence[str]) -> int:
         return interrupted()
 
     return run(
-        module("incumbent.agent"),
+        module("incumbent.agent", "--elect"),
         settings={
-            "mode": "elect",
             "path": options.path,
             "hosts": hosts,
             "name": settings.node,

@@ -34,6 +34,7 @@ from incumbent.guardian.table import Policy, Table
 __all__ = ["run"]
 
 _LOOK_EVERY = 1.0  # seconds between two looks at the log pipes
+_SPARE_AFTER = 2.0  # seconds from an agent's start to its spare's
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -83,6 +84,8 @@ class _Guardian:
         self.logs: dict[tuple[str, int], LogPipe] = {}
         self.link: Link | None = None
         self.agent_pid = self.agent_pidfd = -1
+        self.spare: _Spare | None = None
+        self.spare_at = math.inf
         self.closer_pid = self.closer_pidfd = -1
         self.wake = self.look_at = self.closer_by = math.inf
         self.code: int | None = None
@@ -128,7 +131,7 @@ class _Guardian:
             self.carry_out(self.table.handle(event, kernel.boottime()))
             if isinstance(event, a.TreeEmpty | a.SpawnFailed):
                 self.forget_log(event.seat, event.epoch)
-        self.timer.set(min(self.wake, self.look_at, self.closer_by))
+        self.timer.set(min(self.wake, self.look_at, self.closer_by, self.spare_at))
 
     def carry_out(self, actions: Sequence[a.Action]) -> None:
         for action in actions:
@@ -163,6 +166,9 @@ class _Guardian:
         if now >= self.closer_by:
             self.closer_by = math.inf
             kernel.kill(self.closer_pidfd)
+        if now >= self.spare_at:
+            self.spare_at = math.inf
+            self.start_spare()
 
     def on_link(self) -> None:
         if self.link is None:
@@ -240,30 +246,40 @@ class _Guardian:
     # ── what the table wants (actions.ProcessTable)
 
     def spawn_agent(self, action: a.SpawnAgent) -> None:
-        ours, theirs = socket.socketpair()
-        argv = [*self.agent_argv, "--link-fd", str(theirs.fileno())]
-        theirs.set_inheritable(True)
+        spare, self.spare = self.spare, None
         try:
-            self.agent_pid = os.posix_spawnp(
-                argv[0],
-                argv,
-                os.environ,
-                file_actions=[(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)],
-                setsid=True,  # a terminal's signals are for us only
-                setsigmask=(),
-                setsigdef=signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP},
-            )
+            if spare is None:
+                spare = _Spare(self.agent_argv)
+            else:
+                self.selector.unregister(spare.pidfd)
         except (OSError, ValueError) as error:
-            ours.close()
-            why = f"{argv[0]} cannot be started: {error}"
+            why = f"{self.agent_argv[0]} cannot be started: {error}"
             self.events.append(a.AgentDied(action.generation, None, why))
             return
-        finally:
-            theirs.close()
-        self.agent_pidfd = os.pidfd_open(self.agent_pid)
-        self.link = Link(ours, action.generation)
-        self.watch(ours.fileno(), self.on_link)
+        self.agent_pid, self.agent_pidfd = spare.pid, spare.pidfd
+        self.link = Link(spare.sock, action.generation)
+        self.watch(spare.sock.fileno(), self.on_link)
         self.watch(self.agent_pidfd, self.on_agent_death)
+        if self.table.policy is Policy.KEEP:
+            self.spare_at = kernel.boottime() + _SPARE_AFTER
+
+    def start_spare(self) -> None:
+        """The next agent, started before it is needed: on a loaded machine, where agents are
+        killed, a start may take longer than the lease lasts. It has said HELLO and waits.
+        """
+        if self.spare is None:
+            with suppress(OSError, ValueError):  # then the next agent is started when needed
+                spare = self.spare = _Spare(self.agent_argv)
+                self.watch(spare.pidfd, self.on_spare_death)
+
+    def on_spare_death(self) -> None:
+        spare, self.spare = self.spare, None
+        if spare is not None:
+            self.selector.unregister(spare.pidfd)
+            os.waitid(os.P_PIDFD, spare.pidfd, os.WEXITED | os.WNOHANG)
+            os.close(spare.pidfd)
+            spare.sock.close()
+            self.spare_at = kernel.boottime() + 5 * _SPARE_AFTER
 
     def kill_agent(self, action: a.KillAgent) -> None:
         if self.agent_pidfd >= 0:
@@ -383,6 +399,31 @@ class _Guardian:
         if words_ and kernel.is_writable(self.voice):
             with suppress(OSError):
                 os.write(self.voice, f"guardian: {words_}\n".encode()[:4000])
+
+
+class _Spare:
+    """An agent's process and our end of its link. Raises OSError, ValueError."""
+
+    def __init__(self, agent_argv: Sequence[str]) -> None:
+        self.sock, theirs = socket.socketpair()
+        argv = [*agent_argv, "--link-fd", str(theirs.fileno())]
+        theirs.set_inheritable(True)
+        try:
+            self.pid = os.posix_spawnp(
+                argv[0],
+                argv,
+                os.environ,
+                file_actions=[(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)],
+                setsid=True,  # a terminal's signals are for us only
+                setsigmask=(),
+                setsigdef=signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP},
+            )
+        except BaseException:
+            self.sock.close()
+            raise
+        finally:
+            theirs.close()
+        self.pidfd = os.pidfd_open(self.pid)
 
 
 def _only_wake(signo: int, frame: object) -> None:
