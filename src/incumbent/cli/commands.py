@@ -29,7 +29,7 @@ from incumbent.lease import Numbers
 from incumbent.settings import Settings, resolve
 from incumbent.spec import Spec, read_specs
 
-__all__ = ["app", "run_typer"]
+__all__ = ["Output", "app", "run_typer"]
 
 app = typer.Typer(
     add_completion=False,

@@ -34,6 +34,7 @@ __all__ = [
     "TimedOut",
     "exit_code",
     "failed",
+    "interrupted",
     "say",
 ]
 

@@ -30,7 +30,16 @@ from incumbent.errors import (
 from incumbent.spec import Spec, changed_keys, decode, encode
 from incumbent.wire import Check, Create, MultiOp, SetData, WatchEvent
 
-__all__ = ["Change", "apply", "components", "confirm_dead", "discard", "make_skeleton", "remove"]
+__all__ = [
+    "Change",
+    "apply",
+    "breadcrumbs_of",
+    "components",
+    "confirm_dead",
+    "discard",
+    "make_skeleton",
+    "remove",
+]
 
 T = TypeVar("T")
 

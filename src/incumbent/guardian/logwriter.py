@@ -28,7 +28,7 @@ from typing import NoReturn
 from incumbent.guardian import kernel
 from incumbent.guardian.page import SharedNumber
 
-__all__ = ["FILES", "FILE_SIZE", "LogPipe", "Rotating", "relay", "write_log"]
+__all__ = ["FILES", "FILE_SIZE", "LogPipe", "Rotating", "Stamp", "relay", "write_log"]
 
 FILE_SIZE = 10 * 1000 * 1000
 FILES = 5

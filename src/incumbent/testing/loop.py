@@ -188,7 +188,7 @@ class SimLoop(asyncio.BaseEventLoop):
         *args: Any,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        if delay > 0:  # however little: time must pass, or a clock that rounds would never get there
+        if delay > 0:  # however little: a clock that rounds must still get there
             delay = max(delay, 1 / _GRID)
         return self.call_at(self.time() + delay, callback, *args, context=context)
 

@@ -25,7 +25,7 @@ import signal
 import sys
 import time
 
-__all__ = ["command", "main"]
+__all__ = ["Witness", "command", "main"]
 
 _TICK = 0.005
 _ORDERS = {signal.SIGTERM, signal.SIGINT}

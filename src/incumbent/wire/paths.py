@@ -1,6 +1,8 @@
 """What a znode's path may be, and its parts.
 
 Source: ZooKeeper's PathUtils.validatePath (3.8), as its documentation describes the rules.
+
+Rule of this file: a path is valid or not; none is ever put right.
 """
 
 from __future__ import annotations
