@@ -242,8 +242,8 @@ class Agent:
         ran = [each for each in self.instances.values() if not each.is_empty]
         await self.custody.outlive_guardian()
         client = self.client
-        if client is None or client.state is not State.CONNECTED:
-            return  # the session ends by itself; nothing of ours is left
+        if client is None or client.state not in (State.CONNECTED, State.SUSPENDED):
+            return  # the session is over, and nothing of ours is left
         tree, proved_at = Tree(self.settings.root), self.clock.wall()
         ops: list[MultiOp] = []
         for instance in ran:
