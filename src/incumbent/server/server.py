@@ -55,6 +55,10 @@ class Server:
 
     `on_request(session_id, request)` is called for each request, if set. After `start`, `host`
     and `port` are where it listens.
+
+    For tests that disturb it, before `start`: `line(connection)` gives what stands between a
+    transport and its connection; `spares_ephemerals(session_id)` says whether a session that
+    ends leaves its ephemerals behind, until `Service.end` is called for it again.
     """
 
     def __init__(
@@ -71,6 +75,8 @@ class Server:
         self.port = 0
         self.tick = tick
         self.on_request: Callable[[int, Request], None] | None = None
+        self.line: Callable[[asyncio.Protocol], asyncio.Protocol] | None = None
+        self.spares_ephemerals: Callable[[int], bool] | None = None
         self._store = store
         self._clock = clock
         self._rng = rng or random.SystemRandom()
@@ -95,9 +101,7 @@ class Server:
         """Load the store, then listen. Raises `StoreFailed` or `OSError`."""
         self._service = self._load()
         loop = asyncio.get_running_loop()
-        self._listener = await loop.create_server(
-            lambda: Connection(self), host, port, backlog=_BACKLOG
-        )
+        self._listener = await loop.create_server(self._connection, host, port, backlog=_BACKLOG)
         name = self._listener.sockets[0].getsockname()
         self.host, self.port = name[0], name[1]
         self._pipeline = loop.create_task(self._run())
@@ -146,7 +150,7 @@ class Server:
             connection.out.append(answer)
             service.leave(connection)
 
-        self._do(chore)
+        self.do(chore)
 
     def lost(self, connection: Connection) -> None:
         self._connections.pop(connection, None)
@@ -154,7 +158,7 @@ class Server:
         if self._service is not None:
             self._service.forget(connection)
 
-    def _do(self, chore: Callable[[Service], None]) -> None:
+    def do(self, chore: Callable[[Service], None]) -> None:
         """Have the service do it at the beginning of the next turn."""
         self._chores.append(chore)
         self._wake.set()
@@ -283,7 +287,7 @@ class Server:
         elif self._service is not None:
             overdue = self._service.sessions.expiry.look(now)
             if overdue:
-                self._do(lambda service: service.expire(overdue))
+                self.do(lambda service: service.expire(overdue))
         for connection in list(self._connections):
             if connection.is_connected and not connection.is_leaving:
                 connection.idle_since = None
@@ -297,7 +301,7 @@ class Server:
         self._set_timer("reap", self._reap_every, self._reap)
 
     def _reap(self) -> None:
-        self._do(Service.reap)
+        self.do(Service.reap)
         self._reap_later()
 
     def _set_timer(self, name: str, delay: float, callback: Callable[[], None]) -> None:
@@ -307,8 +311,12 @@ class Server:
 
     # -- small things
 
+    def _connection(self) -> asyncio.Protocol:
+        connection = Connection(self)
+        return connection if self.line is None else self.line(connection)
+
     def _load(self) -> Service:
-        return Service(
+        service = Service(
             self._store.load(),
             clock=self._clock,
             tick=self.tick,
@@ -316,6 +324,8 @@ class Server:
             log=self._log,
             on_request=self._observe,
         )
+        service.spares_ephemerals = self.spares_ephemerals
+        return service
 
     def _observe(self, session_id: int, request: Request) -> None:
         if self.on_request is not None:

@@ -22,6 +22,7 @@ from incumbent.server.store import Loaded
 from incumbent.server.tree import (
     Change,
     CreateNode,
+    EndSession,
     Event,
     OpenSession,
     SetNode,
@@ -93,6 +94,7 @@ class Service:
         self.transactions: list[Transaction] = []
         self.is_writable = True
         self.on_request = on_request
+        self.spares_ephemerals: Callable[[int], bool] | None = None  # see Server
         self.sessions = Sessions(loaded, clock=clock, tick=tick, rng=rng)
         self._clock = clock
         self._log = log
@@ -127,10 +129,14 @@ class Service:
         for session_id in session_ids:
             if self.is_writable and self.sessions.expiry.is_overdue(session_id):
                 self._log(f"session {session_id:#x} expired")
-                owner = self._end(session_id)
-                if owner is not None:
-                    self.leave(owner)
-                    owner.is_cut = True
+                self.end(session_id)
+
+    def end(self, session_id: int) -> None:
+        """End a session against its client's will, and its connection with it."""
+        owner = self._end(session_id)
+        if owner is not None:
+            self.leave(owner)
+            owner.is_cut = True
 
     def reap(self) -> None:
         """Delete the containers whose last child is gone, each by its own transaction."""
@@ -357,7 +363,10 @@ class Service:
         return None
 
     def _end(self, session_id: int) -> Peer | None:
-        self._commit((transactions.end_session(self.tree, session_id),))
+        change = transactions.end_session(self.tree, session_id)
+        if self.spares_ephemerals is not None and self.spares_ephemerals(session_id):
+            change = EndSession(session_id, ())
+        self._commit((change,))
         return self.sessions.end(session_id)
 
     def _check_writable(self) -> None:
