@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import random
 import threading
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.client.scripted import STAT, Peer, ShiftedClock, client_of, scripted
+from tests.unit.client.scripted import STAT, Peer, ShiftedClock, client_of, reached, scripted
 from tests.waiting import eventually
 
 from incumbent.client import Client, Passport, State
@@ -50,6 +51,7 @@ from incumbent.wire import (
     SetData,
     SetWatches,
     WatchEvent,
+    frame,
 )
 
 
@@ -545,6 +547,68 @@ async def test_our_own_clock_ends_the_session_though_the_server_would_go_on() ->
         # the old session was attached once more, only to be closed, before the new one began
         assert [hello.session_id for hello in server.hellos] == [0, 1, 0]
         assert len(server.requests(CloseSession)) == 1
+
+
+async def test_an_answer_that_comes_after_the_end_by_our_clock_is_not_believed() -> None:
+    clock = ShiftedClock()
+    async with scripted() as server, client_of(server, clock=clock) as client:
+        kept: list[tuple[int, Request]] = []
+        server.on_request = lambda peer, xid, request: (
+            isinstance(request, SetData) and not kept.append((xid, request))
+        )
+        write = client.submit(SetData("/a", b""), timeout=30)
+        await eventually(lambda: kept, 2)
+        clock.ahead += 2.1
+        server.peer.answer(*kept[0])
+
+        with pytest.raises(FateUnknown):
+            await write
+
+        await reached(client, State.CONNECTED)
+        assert client.generation == 2
+
+
+async def test_who_relies_on_beats_is_not_kept_alive_by_other_answers() -> None:
+    async with scripted() as server, client_of(server, session_timeout=1.0) as client:
+        clock = client.clock
+        lost_at: list[float] = []
+        client.watch_state(
+            lambda state: lost_at.append(clock.boottime()) if state is State.LOST else None
+        )
+        with client.beat("/me"):
+            await eventually(lambda: client.lease.valid_until > clock.boottime(), 2)
+            server.on_request = lambda peer, xid, request: (
+                isinstance(request, Multi)
+                and not peer.answer(xid, request, [(Op.ERROR, OpError(Err.NO_NODE))])
+            )
+            valid_until = client.lease.valid_until
+
+            async def keep_reading() -> None:
+                with contextlib.suppress(SessionExpired):
+                    while not lost_at:
+                        await client.submit(GetData("/a"))
+
+            await asyncio.wait_for(keep_reading(), 5)
+
+        late = client.timeout / 20  # a late wake-up shortens the lease by no more
+        assert valid_until - late <= lost_at[0] < valid_until + 0.5
+
+
+async def test_an_attach_counts_from_the_sending_of_its_request() -> None:
+    async with scripted() as server:
+        asked_at: list[float] = []
+        server.on_hello = lambda hello: asked_at.append(asyncio.get_running_loop().time())
+        client = Client(server.hosts, session_timeout=9.0, tick=4.0, clock=ShiftedClock())
+        connecting = asyncio.ensure_future(client.connect(5))
+        await eventually(lambda: asked_at, 2)
+        await asyncio.sleep(0.3)  # the answer is under way
+        server.peer.transport.write(frame(ConnectResponse(9000, 1, bytes(16)).encode()))
+        await connecting
+
+        await client.create("/me", ephemeral=True)
+
+        assert client.lease.valid_until <= asked_at[0] + 9.0 * 0.99
+        await client.close()
 
 
 async def test_without_proof_of_death_no_new_session_begins() -> None:
