@@ -14,11 +14,14 @@ from typing import Any
 from tests.conformance.raw import Closed, RawClient, Reply
 
 from incumbent.wire import (
+    Acl,
+    AclAndStat,
     ChildrenAndStat,
     Created,
     DataAndStat,
     Delete,
     GetChildren,
+    Id,
     OpError,
     Request,
     Stat,
@@ -87,11 +90,17 @@ class Stage:
                 return f"{sorted(children)} {self.show(stat)}"
             case WatchEvent(kind, state, path):
                 return f"{kind.name}/{state.name} {self.show(path)}"
+            case AclAndStat(acl, stat):
+                return f"{self.show(sorted(acl))} {self.show(stat)}"
+            case Acl(perms, scheme, name):
+                return f"{scheme}:{name}:{perms}"
+            case Id(scheme, name):
+                return f"{scheme}:{name}"
             case OpError(code):
                 return f"error {code}"
             case list():
                 shown = [self.show(item) for item in value]
-                is_names = all(isinstance(item, str) for item in value)
+                is_names = all(isinstance(item, str | Id) for item in value)
                 return f"[{', '.join(sorted(shown) if is_names else shown)}]"
             case str():
                 return "'" + value.replace(self.root, "~") + "'"

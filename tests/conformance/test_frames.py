@@ -9,6 +9,7 @@ from difflib import unified_diff
 import pytest
 from tests.apache import ApacheServer
 from tests.conformance.embedded import EmbeddedServer
+from tests.conformance.security_scripts import SECURITY_SCRIPTS
 from tests.conformance.stage import Actor, Stage
 
 from incumbent.wire import (
@@ -437,6 +438,7 @@ SCRIPTS: list[Script] = [
     handshakes,
     moved_sessions_keep_ephemerals_and_lose_watches,
     a_flight_is_answered_in_order,
+    *SECURITY_SCRIPTS,
 ]
 
 

@@ -197,17 +197,18 @@ def test_containers_are_known_as_long_as_they_are_there(plan: list[str]) -> None
 
 def same(one: Tree, other: Tree) -> bool:
     """Equal in everything that a client or a later transaction could tell apart."""
-    assert one.zxid == other.zxid
+    assert (one.zxid, one.size) == (other.zxid, other.size)
     assert one.sessions == other.sessions
     assert {s: set(p) for s, p in one.ephemerals.items()} == {
         s: set(p) for s, p in other.ephemerals.items()
     }
     assert set(one.containers) == set(other.containers)
+    assert set(one.mortals) == set(other.mortals)
     assert one.nodes.keys() == other.nodes.keys()
     for where, node in one.nodes.items():
         twin = other.nodes[where]
         assert (where, one.stat(where), node.data) == (where, other.stat(where), twin.data)
-        assert node.creations == twin.creations
+        assert (node.creations, node.acl) == (twin.creations, twin.acl)
         assert set(node.children) == set(twin.children)
     return True
 

@@ -14,7 +14,7 @@ from typing import Protocol, cast
 from incumbent.errors import RemoteWireError
 from incumbent.server.sessions import Peer
 from incumbent.server.words import WORDS
-from incumbent.wire import MAX_FRAME, FrameDecoder
+from incumbent.wire import MAX_FRAME, FrameDecoder, Id
 
 __all__ = ["Connection", "Inbox"]
 
@@ -38,11 +38,15 @@ class Inbox(Protocol):
 
 
 class Connection(Peer, asyncio.Protocol):
-    """A client's connection; `idle_since` is when it was first seen to have no session."""
+    """A client's connection, from `address`.
+
+    `idle_since` is when it was first seen to have no session.
+    """
 
     def __init__(self, inbox: Inbox) -> None:
         super().__init__()
         self.idle_since: float | None = None
+        self.address = ""
         self._inbox = inbox
         self._frames = FrameDecoder(MAX_FRAME)
         self._head: bytes | None = b""  # the first bytes, until they are four
@@ -54,6 +58,9 @@ class Connection(Peer, asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is of no such class
+        name = transport.get_extra_info("peername")
+        self.address = str(name[0]) if name else ""
+        self.ids = (Id("ip", self.address),)
         self._inbox.opened(self)
 
     def data_received(self, data: bytes) -> None:
@@ -118,7 +125,7 @@ class Connection(Peer, asyncio.Protocol):
         if self.out:
             self._transport.write(b"".join(self.out))
             self.out.clear()
-            self.out_bytes = 0
+            self.out_bytes = self.events = 0
         if self.is_cut:
             self._transport.abort()
         elif self.is_leaving:

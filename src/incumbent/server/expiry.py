@@ -19,7 +19,7 @@ __all__ = ["Expiry"]
 class Expiry:
     """Timeouts of sessions, in the server's own time. All times are boottime seconds.
 
-    Ask `look(now)` for who is overdue and `delay(now)` for when to look next.
+    Ask `look(now)` for who is overdue, `due(now)` for who will be, and `delay(now)` for when to look next.
     """
 
     __slots__ = (
@@ -69,6 +69,14 @@ class Expiry:
         """As of the last look; an unknown session is."""
         bucket = self._bucket_of.get(session_id)
         return bucket is None or bucket * self._tick <= self._time
+
+    def due(self, now: float) -> list[tuple[float, list[int]]]:
+        """Seconds left, and the sessions that end then unless heard of; the first first."""
+        time = self._time_at(now)
+        return [
+            (bucket * self._tick - time, list(self._buckets[bucket]))
+            for bucket in sorted(self._buckets)
+        ]
 
     def look(self, now: float) -> list[int]:
         """Who is overdue, the longest first. Nobody, if this look comes late."""

@@ -1,7 +1,8 @@
 """Transactions and znodes as bytes, for the disk.
 
 Rule of this file: what was ever written must stay readable. A kind of change keeps its number;
-another layout is another number. `FORMAT` is written into each database and checked.
+another layout is another number, and a znode's later fields come last. `FORMAT` is written into
+each database and checked.
 """
 
 from __future__ import annotations
@@ -16,15 +17,19 @@ from incumbent.server.tree import (
     DeleteNode,
     EndSession,
     OpenSession,
+    SetAcl,
     SetNode,
     Transaction,
     Znode,
 )
+from incumbent.wire import OPEN_ACL
 from incumbent.wire.jute import BUFFER, INT, LONG, STRING, Codec, Reader, vector
+from incumbent.wire.record import ACLS
 
 __all__ = ["FORMAT", "pack_transactions", "pack_znode", "unpack_transactions", "unpack_znode"]
 
-FORMAT = 1
+FORMAT = 2
+"""Of what is written. Format 1 knew no ACLs; it reads as if all were open."""
 
 _KINDS: dict[int, tuple[Any, tuple[Codec, ...]]] = {
     1: (CreateNode, (STRING, BUFFER, LONG)),
@@ -32,8 +37,11 @@ _KINDS: dict[int, tuple[Any, tuple[Codec, ...]]] = {
     3: (SetNode, (STRING, BUFFER, INT)),
     4: (OpenSession, (LONG, INT)),
     5: (EndSession, (LONG, vector(STRING))),
+    6: (CreateNode, (STRING, BUFFER, LONG, ACLS)),
+    7: (SetAcl, (STRING, ACLS, INT)),
 }
-_NUMBER_OF = {kind: number for number, (kind, _) in _KINDS.items()}
+_NUMBER_OF = {CreateNode: 1, DeleteNode: 2, SetNode: 3, OpenSession: 4, EndSession: 5, SetAcl: 7}
+_CREATE_OPEN, _CREATE_WITH_ACL = 1, 6
 _TRANSACTION = struct.Struct(">qqi")
 _ZNODE = struct.Struct(">qqqqqiiq")
 
@@ -74,14 +82,20 @@ def pack_znode(node: Znode) -> bytes:
         )
     )
     BUFFER.write(out, node.data)
+    if node.aversion or node.acl != OPEN_ACL:
+        INT.write(out, node.aversion)
+        ACLS.write(out, node.acl)
     return bytes(out)
 
 
 def unpack_znode(body: bytes) -> Znode:
     reader = Reader(body)
     czxid, mzxid, pzxid, ctime, mtime, version, creations, owner = reader.unpack(_ZNODE)
+    data = BUFFER.read(reader)
+    aversion = INT.read(reader) if reader.left else 0
+    acl = tuple(ACLS.read(reader)) if reader.left else OPEN_ACL
     return Znode(
-        BUFFER.read(reader),
+        data,
         czxid=czxid,
         mzxid=mzxid,
         pzxid=pzxid,
@@ -90,13 +104,20 @@ def unpack_znode(body: bytes) -> Znode:
         version=version,
         creations=creations,
         owner=owner,
+        acl=acl,
+        aversion=aversion,
     )
 
 
 def _write_change(out: bytearray, change: Change) -> None:
     number = _NUMBER_OF[type(change)]
-    INT.write(out, number)
     fields: Sequence[Any] = change
+    if number == _CREATE_OPEN:
+        if fields[3] is OPEN_ACL:
+            fields = fields[:3]
+        else:
+            number = _CREATE_WITH_ACL
+    INT.write(out, number)
     for codec, field in zip(_KINDS[number][1], fields, strict=True):
         codec.write(out, field)
 
@@ -104,7 +125,9 @@ def _write_change(out: bytearray, change: Change) -> None:
 def _read_change(reader: Reader) -> Change:
     kind, layout = _KINDS[reader.take_int()]
     fields = [codec.read(reader) for codec in layout]
-    if kind is EndSession:
+    if kind in (EndSession, SetAcl):
         fields[1] = tuple(fields[1])
+    elif len(fields) == 4:  # CreateNode with an ACL
+        fields[3] = tuple(fields[3])
     change: Change = kind(*fields)
     return change

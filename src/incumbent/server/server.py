@@ -18,6 +18,7 @@ from collections.abc import Callable
 from incumbent.clock import SYSTEM, Clock
 from incumbent.server import words
 from incumbent.server.connection import Connection
+from incumbent.server.policy import Policy
 from incumbent.server.service import Service
 from incumbent.server.store import Store, StoreFailed
 from incumbent.server.words import Traffic
@@ -52,6 +53,7 @@ class Server:
     rng         gives session ids
     log         takes lines for the operator
     reap_every  seconds between two looks for containers to delete
+    policy      what clients may do, and how much of it
 
     `on_request(session_id, request)` is called for each request, if set. After `start`, `host`
     and `port` are where it listens.
@@ -70,6 +72,7 @@ class Server:
         rng: random.Random | None = None,
         log: Callable[[str], None] | None = None,
         reap_every: float = 60.0,
+        policy: Policy | None = None,
     ) -> None:
         self.host = ""
         self.port = 0
@@ -82,6 +85,7 @@ class Server:
         self._rng = rng or random.SystemRandom()
         self._log: Callable[[str], None] = log or (lambda line: None)
         self._reap_every = reap_every
+        self.policy = policy or Policy()
         self._service: Service | None = None
         self._connections: dict[Connection, None] = {}
         self._ready: dict[Connection, None] = {}  # those with something in their queue
@@ -101,7 +105,9 @@ class Server:
         """Load the store, then listen. Raises `StoreFailed` or `OSError`."""
         self._service = self._load()
         loop = asyncio.get_running_loop()
-        self._listener = await loop.create_server(self._connection, host, port, backlog=_BACKLOG)
+        self._listener = await loop.create_server(
+            self._connection, host, port, backlog=_BACKLOG
+        )
         name = self._listener.sockets[0].getsockname()
         self.host, self.port = name[0], name[1]
         self._pipeline = loop.create_task(self._run())
@@ -323,6 +329,7 @@ class Server:
             rng=self._rng,
             log=self._log,
             on_request=self._observe,
+            policy=self.policy,
         )
         service.spares_ephemerals = self.spares_ephemerals
         return service

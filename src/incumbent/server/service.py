@@ -11,12 +11,15 @@ cannot be made durable, the whole service is thrown away and made anew from the 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from incumbent.clock import Clock
-from incumbent.errors import InvalidACL, NoNode, Refused, RemoteWireError
+from incumbent.errors import Refused, RemoteWireError
 from incumbent.server import transactions
+from incumbent.server.acl import Keeper, permits
+from incumbent.server.policy import Policy
+from incumbent.server.reads import READS, set_again
 from incumbent.server.sessions import NO_PASSWORD, Peer, Sessions
 from incumbent.server.store import Loaded
 from incumbent.server.tree import (
@@ -28,10 +31,13 @@ from incumbent.server.tree import (
     SetNode,
     Transaction,
 )
+from incumbent.server.tree import SetAcl as SetNodeAcl
 from incumbent.server.watches import Watches
 from incumbent.wire import (
+    OPEN_ACL,
+    AclPerm,
     AuthPacket,
-    ChildrenAndStat,
+    Check,
     CloseSession,
     ConnectRequest,
     ConnectResponse,
@@ -39,37 +45,32 @@ from incumbent.wire import (
     Create2,
     CreateContainer,
     Created,
-    DataAndStat,
+    CreateTtl,
     Delete,
     Err,
-    EventType,
-    Exists,
-    GetChildren,
-    GetChildren2,
-    GetData,
     KeeperState,
+    MalformedRequest,
     Multi,
     MultiOp,
     MultiResult,
     Op,
     OpError,
     Ping,
+    Reconfig,
     ReplyHeader,
     Request,
+    Sasl,
+    SetAcl,
     SetData,
     SetWatches,
-    Sync,
+    SetWatches2,
     WatchEvent,
     Xid,
     decode_request,
     frame,
 )
-from incumbent.wire import MalformedRequest
 
 __all__ = ["Service"]
-
-_SCHEMES = ("digest", "ip")
-"""What Apache accepts without further configuration. Neither opens anything here yet."""
 
 
 class Service:
@@ -88,7 +89,10 @@ class Service:
         rng: random.Random,
         log: Callable[[str], None],
         on_request: Callable[[int, Request], None] | None = None,
+        policy: Policy | None = None,
     ) -> None:
+        self.policy = policy or Policy()
+        self.keeper = Keeper(self.policy)
         self.tree = loaded.tree
         self.watches: Watches[Peer] = Watches()
         self.transactions: list[Transaction] = []
@@ -139,9 +143,9 @@ class Service:
             owner.is_cut = True
 
     def reap(self) -> None:
-        """Delete the containers whose last child is gone, each by its own transaction."""
+        """Delete what nobody needs any more, each by its own transaction."""
         if self.is_writable:
-            for change in transactions.reapable(self.tree):
+            for change in transactions.reapable(self.tree, self._wall_ms()):
                 self._commit((change,))
 
     def probe(self) -> Transaction:
@@ -174,8 +178,6 @@ class Service:
             self._serve(peer, xid, request)
         except Refused as refused:
             self._reply(peer, xid, refused.code)
-            if isinstance(refused, InvalidACL):
-                self._log(f"{refused.path}: refused, only the ACL world:anyone:cdrwa is taken")
 
     def _connect(self, peer: Peer, body: bytes) -> None:
         try:
@@ -223,44 +225,30 @@ class Service:
 
     def _serve(self, peer: Peer, xid: int, request: Request) -> None:
         """Answer one request. Raises a `Refused`."""
+        read = READS.get(type(request))
+        if read is not None:
+            self._answer(peer, xid, request, read(self.tree, self.watches, peer, request))
+            return
         match request:
             case Create() | Create2() | CreateContainer() | Delete() | SetData():
                 self._write(peer, xid, request)
             case Multi():
                 self._multi(peer, xid, request)
-            case Exists(path, watch):
-                if "\0" in self._path(path):
-                    raise Refused(path, Err.BAD_ARGUMENTS)
-                if watch:
-                    self.watches.add_data(path, peer)
-                self._exists(path)
-                self._answer(peer, xid, request, self.tree.stat(path))
-            case GetData(path, watch):
-                node = self._exists(path)
-                if watch:
-                    self.watches.add_data(path, peer)
-                answer = DataAndStat(node.data, self.tree.stat(path))
-                self._answer(peer, xid, request, answer)
-            case GetChildren(path, watch) | GetChildren2(path, watch):
-                names = list(self._exists(path).children)
-                if watch:
-                    self.watches.add_child(path, peer)
-                is_plain = isinstance(request, GetChildren)
-                children = names if is_plain else ChildrenAndStat(names, self.tree.stat(path))
-                self._answer(peer, xid, request, children)
-            case Sync(path):
-                self._answer(peer, xid, request, path)
             case Ping():
                 self._answer(peer, Xid.PING, request, None)
-            case SetWatches():
-                self._set_watches(peer, request)
+            case SetAcl() | CreateTtl() | Check():
+                self._write(peer, xid, request)
+            case SetWatches() | SetWatches2():
+                for event in set_again(self.tree, self.watches, peer, request):
+                    self._tell([peer], event)
                 self._answer(peer, xid, request, None)
-            case AuthPacket(_, scheme, _):
-                accepted = scheme in _SCHEMES
-                err = Err.OK if accepted else Err.AUTH_FAILED
-                self._send(peer, ReplyHeader(xid, 0, err).encode())
-                if not accepted:
-                    self.leave(peer)
+            case AuthPacket():
+                self._authenticate(peer, xid, request)
+            case Sasl():  # no mechanism is configured
+                header = ReplyHeader(xid, 0, Err.OK).encode()
+                self._send(peer, header + request.encode_answer(None))
+            case Reconfig():
+                raise Refused("", Err.RECONFIG_DISABLED)
             case CloseSession():
                 self._check_writable()
                 self._end(peer.session_id)
@@ -269,10 +257,26 @@ class Service:
             case _:
                 raise Refused("", Err.UNIMPLEMENTED)
 
-    def _write(self, peer: Peer, xid: int, request: MultiOp) -> None:
-        self._path(request.path)
+    def _authenticate(self, peer: Peer, xid: int, request: AuthPacket) -> None:
+        ids = self.keeper.ids(request.scheme, request.auth)
+        err = Err.AUTH_FAILED if ids is None else Err.OK
+        self._send(peer, ReplyHeader(xid, 0, err).encode())
+        if ids is None:
+            self.leave(peer)
+        else:
+            peer.ids = tuple(dict.fromkeys((*peer.ids, *ids)))
+            peer.author = None
+
+    def _author(self, peer: Peer) -> transactions.Author:
+        if peer.author is None:
+            peer.author = transactions.Author(
+                peer.session_id, peer.ids, self.keeper, self.policy.ttl_znodes
+            )
+        return peer.author
+
+    def _write(self, peer: Peer, xid: int, request: MultiOp | SetAcl) -> None:
         self._check_writable()
-        step = transactions.decide(self.tree, peer.session_id, request)
+        step = transactions.decide(self.tree, self._author(peer), request)
         (result,) = self._commit((step.change,)) if step.change else (None,)
         if isinstance(request, Create) and isinstance(result, Created):
             self._answer(peer, xid, request, result.path)
@@ -281,13 +285,17 @@ class Service:
 
     def _multi(self, peer: Peer, xid: int, request: Multi) -> None:
         for op in request.ops:
-            self._path(op.path)
-            if getattr(op, "flags", 0) in transactions.TTL_FLAGS:  # unreadable, says Apache
-                raise Refused(op.path, Err.MARSHALLING)
+            is_odd = (
+                getattr(op, "flags", 0) in transactions.TTL_FLAGS and op.op is not Op.CREATE_TTL
+            )
+            if op.path is None or is_odd:  # unreadable, says Apache
+                raise Refused("", Err.MARSHALLING)
         self._check_writable()
         try:
-            steps = transactions.decide_multi(self.tree, peer.session_id, request)
+            steps = transactions.decide_multi(self.tree, self._author(peer), request)
         except transactions.MultiRefused as refused:
+            if refused.refused.code == Err.MARSHALLING:
+                raise refused.refused from None
             after = len(request.ops) - refused.index - 1
             codes: list[int] = [Err.OK] * refused.index
             codes += [refused.refused.code, *[Err.RUNTIME_INCONSISTENCY] * after]
@@ -303,41 +311,6 @@ class Service:
             answers.append((step.op, result))
         self._answer(peer, xid, request, answers)
 
-    def _set_watches(self, peer: Peer, request: SetWatches) -> None:
-        """Set again what a client had set elsewhere, or tell it what it missed."""
-        nodes, since = self.tree.nodes, request.relative_zxid
-        for path in request.data:
-            if path not in nodes:
-                self._tell(peer, Event(EventType.DELETED, path))
-            elif nodes[path].mzxid > since:
-                self._tell(peer, Event(EventType.CHANGED, path))
-            else:
-                self.watches.add_data(path, peer)
-        for path in request.exist:
-            if path in nodes:
-                self._tell(peer, Event(EventType.CREATED, path))
-            else:
-                self.watches.add_data(path, peer)
-        for path in request.child:
-            if path not in nodes:
-                self._tell(peer, Event(EventType.DELETED, path))
-            elif nodes[path].pzxid > since:
-                self._tell(peer, Event(EventType.CHILD, path))
-            else:
-                self.watches.add_child(path, peer)
-
-    def _exists(self, path: str) -> Any:
-        node = self.tree.nodes.get(self._path(path))
-        if node is None:
-            raise NoNode(path)
-        return node
-
-    @staticmethod
-    def _path(path: str | None) -> str:
-        if path is None:
-            raise Refused("", Err.BAD_ARGUMENTS)
-        return path
-
     # -- changes and their consequences
 
     def _commit(self, changes: tuple[Change, ...]) -> list[MultiResult]:
@@ -348,8 +321,9 @@ class Service:
             events = self.tree.carry_out(change, zxid, time_ms)
             results.append(self._result(change))
             for event in events:
-                for watcher in self.watches.fire(event):
-                    self._tell(watcher, event)
+                watchers = self.watches.fire(event)
+                if watchers:
+                    self._tell(watchers, event)
         self.tree.zxid = zxid
         self.transactions.append(Transaction(zxid, time_ms, changes))
         return results
@@ -358,7 +332,7 @@ class Service:
         match change:
             case CreateNode(path):
                 return Created(path, self.tree.stat(path))
-            case SetNode(path):
+            case SetNode(path) | SetNodeAcl(path):
                 return self.tree.stat(path)
         return None
 
@@ -378,8 +352,13 @@ class Service:
 
     # -- what peers are sent
 
-    def _tell(self, peer: Peer, event: Event) -> None:
-        self._send(peer, WatchEvent(event.type, KeeperState.CONNECTED, event.path).encode())
+    def _tell(self, peers: Iterable[Peer], event: Event) -> None:
+        body = WatchEvent(event.type, KeeperState.CONNECTED, event.path).encode()
+        if event.acl is not OPEN_ACL:
+            peers = [peer for peer in peers if permits(event.acl, AclPerm.READ, peer.ids)]
+        for peer in peers:
+            self._send(peer, body)
+            peer.events += 1
 
     def _answer(self, peer: Peer, xid: int, request: Request, value: Any) -> None:
         header = ReplyHeader(xid, self.tree.zxid, Err.OK).encode()

@@ -15,6 +15,8 @@ from collections.abc import Container
 from incumbent.clock import Clock
 from incumbent.server.expiry import Expiry
 from incumbent.server.store import Loaded
+from incumbent.server.transactions import Author
+from incumbent.wire import Id
 
 __all__ = ["NO_PASSWORD", "Peer", "Sessions"]
 
@@ -25,12 +27,20 @@ _PREFIX = 1 << 56  # as Apache's first server: never negative, never an id that 
 
 
 class Peer:
-    """A connection as the service sees it: its session, and what it is to be sent, in order."""
+    """A connection as the service sees it: its session, and what it is to be sent, in order.
+
+    ids     who it has shown to be: `ip` from the start
+    author  the same for decisions; made anew when `ids` grows
+    events  how many of `out` are no replies
+    """
 
     def __init__(self) -> None:
         self.session_id = 0
+        self.ids: tuple[Id, ...] = ()
+        self.author: Author | None = None
         self.out: list[bytes] = []
         self.out_bytes = 0
+        self.events = 0
         self.is_connected = False  # its ConnectRequest was taken
         self.is_leaving = False  # nothing more is read; closed once `out` is sent
         self.is_cut = False  # closed at once, sent or not

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from incumbent.errors import WireError
+from incumbent.server.copying import Piece, pieces
 from incumbent.server.journal import (
     FORMAT,
     pack_transactions,
@@ -55,6 +56,7 @@ class SqliteStore:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._log_bytes = 0
+        self._copies = 0
         self._folding: asyncio.TimerHandle | None = None
         with self._failures():
             self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
@@ -69,6 +71,9 @@ class SqliteStore:
                 "INSERT OR IGNORE INTO meta VALUES ('secret', ?)", (secrets.token_bytes(32),)
             )
             found = self._meta("format")
+            if found == 1:  # whatever it holds is read, whatever is added may be of format 2
+                self._db.execute("UPDATE meta SET value = ? WHERE key = 'format'", (FORMAT,))
+                found = FORMAT
         if found != FORMAT:
             raise StoreFailed(str(path), f"its format is {found}, this server reads {FORMAT}")
 
@@ -92,12 +97,25 @@ class SqliteStore:
         return Loaded(tree=tree, secret=secret)
 
     async def commit(self, batch: Batch) -> None:
+        self.add(batch)
+        if self._log_bytes > _LOG_BYTES and self._folding is None and not self._copies:
+            self._fold_later()
+
+    def add(self, batch: Batch) -> None:
+        """As `commit`, where no event loop runs."""
         body = pack_transactions(batch)
         with self._failures():
             self._db.execute("INSERT INTO log VALUES (?, ?)", (batch[-1].zxid, body))
         self._log_bytes += len(body)
-        if self._log_bytes > _LOG_BYTES and self._folding is None:
-            self._fold_later()
+
+    @contextlib.contextmanager
+    def copying(self) -> Iterator[Iterator[Piece]]:
+        """A copy of everything, in pieces; commits may go on meanwhile, folding waits."""
+        self._copies += 1
+        try:
+            yield pieces(self._db)
+        finally:
+            self._copies -= 1
 
     def close(self) -> None:
         if self._folding is not None:
@@ -157,6 +175,8 @@ class SqliteStore:
 
     def _fold_step(self) -> None:
         self._folding = None
+        if self._copies:  # the first commit after it begins again
+            return
         with contextlib.suppress(StoreFailed):  # the log goes on; the next commit tries again
             if self.fold():
                 self._fold_later()

@@ -17,8 +17,6 @@ from typing import NamedTuple
 from incumbent.errors import (
     BadArguments,
     BadVersion,
-    InvalidACL,
-    NoAuth,
     NoChildrenForEphemerals,
     NodeExists,
     NoNode,
@@ -26,34 +24,70 @@ from incumbent.errors import (
     Refused,
     Unimplemented,
 )
-from incumbent.server.tree import Change, CreateNode, DeleteNode, EndSession, SetNode, Tree
+from incumbent.server.acl import Keeper, require
+from incumbent.server.tree import (
+    Change,
+    CreateNode,
+    DeleteNode,
+    EndSession,
+    SetNode,
+    Tree,
+    ttl_of,
+    ttl_owner,
+)
+from incumbent.server.tree import SetAcl as SetNodeAcl
 from incumbent.wire import (
     ANY_VERSION,
     OPEN_ACL,
     Acl,
+    AclPerm,
     Check,
     Create,
     Create2,
     CreateContainer,
     CreateFlag,
+    CreateTtl,
     Delete,
+    Err,
+    Id,
     Multi,
     MultiOp,
     Op,
+    SetAcl,
     SetData,
     paths,
 )
-from incumbent.wire.protocol import CONTAINER_OWNER, MAX_SEQUENCE
+from incumbent.wire.protocol import CONTAINER_OWNER, MAX_SEQUENCE, MAX_TTL_MS
 
-__all__ = ["TTL_FLAGS", "MultiRefused", "Step", "decide", "decide_multi", "end_session", "reapable"]
+__all__ = [
+    "TTL_FLAGS",
+    "Author",
+    "MultiRefused",
+    "Step",
+    "decide",
+    "decide_multi",
+    "end_session",
+    "reapable",
+]
 
-TTL_FLAGS = (5, 6)
-"""Create flags of znodes with a time to live, which this server does not know."""
+TTL_FLAGS = (CreateFlag.TTL, CreateFlag.TTL_SEQUENTIAL)
 
 _INDELIBLE = frozenset({"/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config"})
-_READ_ONLY = "/zookeeper/config"
-_SEQUENTIAL = (CreateFlag.SEQUENTIAL, CreateFlag.EPHEMERAL_SEQUENTIAL)
+_SEQUENTIAL = (
+    CreateFlag.SEQUENTIAL,
+    CreateFlag.EPHEMERAL_SEQUENTIAL,
+    CreateFlag.TTL_SEQUENTIAL,
+)
 _EPHEMERAL = (CreateFlag.EPHEMERAL, CreateFlag.EPHEMERAL_SEQUENTIAL)
+
+
+class Author(NamedTuple):
+    """For whom it is decided: a session, the ids it has shown, and the rules of its server."""
+
+    session_id: int
+    ids: Sequence[Id]
+    keeper: Keeper
+    has_ttl: bool
 
 
 class Step(NamedTuple):
@@ -72,14 +106,14 @@ class MultiRefused(Exception):
         super().__init__(index, refused)
 
 
-def decide(tree: Tree, session_id: int, request: MultiOp) -> Step:
+def decide(tree: Tree, author: Author, request: MultiOp | SetAcl) -> Step:
     """What a single write does. Raises a `Refused`."""
-    return _Decision(tree, session_id).step(request)
+    return _Decision(tree, author).step(request)
 
 
-def decide_multi(tree: Tree, session_id: int, request: Multi) -> list[Step]:
+def decide_multi(tree: Tree, author: Author, request: Multi) -> list[Step]:
     """What a multi does, operation by operation. Raises `MultiRefused`."""
-    decision = _Decision(tree, session_id)
+    decision = _Decision(tree, author, is_multi=True)
     steps: list[Step] = []
     for index, op in enumerate(request.ops):
         try:
@@ -94,13 +128,19 @@ def end_session(tree: Tree, session_id: int) -> EndSession:
     return EndSession(session_id, tuple(tree.ephemerals.get(session_id, ())))
 
 
-def reapable(tree: Tree) -> list[DeleteNode]:
-    """Containers that had children and have none now."""
-    return [
-        DeleteNode(path)
+def reapable(tree: Tree, now_ms: int) -> list[DeleteNode]:
+    """Containers that had children and have none now; childless znodes past their time to live."""
+    used = [
+        path
         for path in tree.containers
         if tree.nodes[path].creations and not tree.nodes[path].children
     ]
+    late = [
+        path
+        for path in tree.mortals
+        if not (node := tree.nodes[path]).children and now_ms - node.mtime > ttl_of(node.owner)
+    ]
+    return [DeleteNode(path) for path in used + late]
 
 
 @dataclass(slots=True)
@@ -108,24 +148,27 @@ class _Sketch:
     """What a decision must know of a znode that the request itself would already have changed."""
 
     version: int
+    aversion: int
     creations: int
     owner: int
     children: int
+    acl: tuple[Acl, ...]
 
 
 class _Decision:
     """The tree as it would be after the steps decided so far."""
 
-    __slots__ = ("_session_id", "_sketches", "_tree")
+    __slots__ = ("_author", "_is_multi", "_sketches", "_tree")
 
-    def __init__(self, tree: Tree, session_id: int) -> None:
+    def __init__(self, tree: Tree, author: Author, *, is_multi: bool = False) -> None:
         self._tree = tree
-        self._session_id = session_id
+        self._author = author
+        self._is_multi = is_multi
         self._sketches: dict[str, _Sketch | None] = {}
 
-    def step(self, request: MultiOp) -> Step:
+    def step(self, request: MultiOp | SetAcl) -> Step:
         match request:
-            case Create() | Create2() | CreateContainer():
+            case Create() | Create2() | CreateContainer() | CreateTtl():
                 return self._create(request)
             case Delete(path, version):
                 return self._delete(path, version)
@@ -133,43 +176,67 @@ class _Decision:
                 return self._set(path, data, version)
             case Check(path, version):
                 _validate(path)
-                _expect(path, self._node(path).version, version)
+                node = self._node(path)
+                self._require(path, node, AclPerm.READ)
+                _expect(path, node.version, version)
                 return Step(Op.CHECK, None)
+            case SetAcl(path, acl, version):
+                _validate(path)
+                kept = self._author.keeper.accept(path, acl, self._author.ids)
+                node = self._node(path)
+                self._require(path, node, AclPerm.ADMIN)
+                _expect(path, node.aversion, version)
+                return Step(Op.SET_ACL, SetNodeAcl(path, kept, _next(node.aversion)))
 
-    def _create(self, request: Create | Create2 | CreateContainer) -> Step:
+    def _create(self, request: Create | Create2 | CreateContainer | CreateTtl) -> Step:
         path, flags = request.path, request.flags
-        if flags in TTL_FLAGS:
-            raise Unimplemented(path)
-        if not CreateFlag.PERSISTENT <= flags <= CreateFlag.CONTAINER:
-            raise BadArguments(path)
+        op, owner = self._kind(request)
         above = _parent(path)
-        _accept_acl(path, request.acl)
+        acl = self._author.keeper.accept(path, request.acl, self._author.ids)
         parent = self._node(above)
-        if above == _READ_ONLY:
-            raise NoAuth(path)
+        self._require(path, parent, AclPerm.CREATE)
         if flags in _SEQUENTIAL:
             path += f"{parent.creations:010d}"
         _validate(path)
         if self._find(path) is not None:
             raise NodeExists(path)
-        if parent.owner and parent.owner != CONTAINER_OWNER:
+        if parent.owner > 0:
             raise NoChildrenForEphemerals(path)
-        is_container = request.op is Op.CREATE_CONTAINER or flags == CreateFlag.CONTAINER
-        owner = CONTAINER_OWNER if is_container else self._session_id if flags in _EPHEMERAL else 0
         parent.children += 1
         parent.creations = min(parent.creations + 1, MAX_SEQUENCE)
-        self._sketches[path] = _Sketch(0, 0, owner, 0)
-        op = Op.CREATE2 if is_container else Op.CREATE
-        return Step(op, CreateNode(path, request.data, owner))
+        self._sketches[path] = _Sketch(0, 0, 0, owner, 0, acl)
+        return Step(op, CreateNode(path, request.data, owner, acl))
+
+    def _kind(self, request: Create | Create2 | CreateContainer | CreateTtl) -> tuple[Op, int]:
+        """(what a multi answers it as, the owner of the znode).
+
+        Apache goes by the operation outside a multi, inside one by the flags.
+        """
+        flags, op = request.flags, request.op
+        if flags in TTL_FLAGS and not self._author.has_ttl:
+            raise Unimplemented(request.path)
+        if not CreateFlag.PERSISTENT <= flags <= CreateFlag.TTL_SEQUENTIAL:
+            raise BadArguments(request.path)
+        if flags in TTL_FLAGS:
+            ttl_ms = request.ttl_ms if isinstance(request, CreateTtl) else -1
+            if not 0 < ttl_ms <= MAX_TTL_MS:
+                raise BadArguments(request.path)
+            return Op.CREATE2, ttl_owner(ttl_ms)
+        if self._is_multi:
+            op = Op.CREATE_CONTAINER if flags == CreateFlag.CONTAINER else Op.CREATE
+        elif op is Op.CREATE_TTL:
+            raise BadArguments(request.path)
+        if op is Op.CREATE_CONTAINER:
+            return Op.CREATE2, CONTAINER_OWNER
+        return Op.CREATE, self._author.session_id if flags in _EPHEMERAL else 0
 
     def _delete(self, path: str, version: int) -> Step:
         above = _parent(path)
         if path in _INDELIBLE:
             raise BadArguments(path)
         parent = self._node(above)
+        self._require(path, parent, AclPerm.DELETE)
         node = self._node(path)
-        if above == _READ_ONLY:
-            raise NoAuth(path)
         _expect(path, node.version, version)
         if node.children:
             raise NotEmpty(path)
@@ -180,11 +247,14 @@ class _Decision:
     def _set(self, path: str, data: bytes | None, version: int) -> Step:
         _validate(path)
         node = self._node(path)
-        if path == _READ_ONLY:
-            raise NoAuth(path)
+        self._require(path, node, AclPerm.WRITE)
         _expect(path, node.version, version)
         node.version = _next(node.version)
         return Step(Op.SET_DATA, SetNode(path, data, node.version))
+
+    def _require(self, path: str, node: _Sketch, perm: int) -> None:
+        if node.acl is not OPEN_ACL:
+            require(path, node.acl, perm, self._author.ids)
 
     def _node(self, path: str) -> _Sketch:
         found = self._find(path)
@@ -198,13 +268,22 @@ class _Decision:
         node = self._tree.nodes.get(path)
         if node is None:
             return None
-        sketch = _Sketch(node.version, node.creations, node.owner, len(node.children))
+        sketch = _Sketch(
+            node.version,
+            node.aversion,
+            node.creations,
+            node.owner,
+            len(node.children),
+            node.acl,
+        )
         self._sketches[path] = sketch
         return sketch
 
 
 def _parent(path: str) -> str:
     """The path above, of one that need not be valid."""
+    if path is None:
+        raise Refused("", Err.MARSHALLING)
     slash = path.rfind("/")
     if slash < 0 or "\0" in path:
         raise BadArguments(path)
@@ -214,12 +293,6 @@ def _parent(path: str) -> str:
 def _validate(path: str) -> None:
     if paths.problem(path) is not None:
         raise BadArguments(path)
-
-
-def _accept_acl(path: str, acl: Sequence[Acl]) -> None:
-    """Until this server keeps ACLs, only the open one is taken: better refused than ignored."""
-    if not acl or any(entry != OPEN_ACL[0] for entry in acl):
-        raise InvalidACL(path)
 
 
 def _expect(path: str, version: int, expected: int) -> None:

@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple, TypeAlias
 
-from incumbent.wire import EventType, Stat, paths
+from incumbent.server.acl import READ_ONLY_ACL
+from incumbent.wire import OPEN_ACL, Acl, EventType, Stat, paths
 from incumbent.wire.protocol import CONTAINER_OWNER, MAX_SEQUENCE
 
 __all__ = [
@@ -24,20 +25,25 @@ __all__ = [
     "EndSession",
     "Event",
     "OpenSession",
+    "SetAcl",
     "SetNode",
     "Transaction",
     "Tree",
     "Znode",
     "touched_paths",
+    "ttl_of",
+    "ttl_owner",
 ]
 
 
 class CreateNode(NamedTuple):
-    """`owner` is the session of an ephemeral, `CONTAINER_OWNER` of a container, else 0."""
+    """`owner` is the session of an ephemeral, `CONTAINER_OWNER` of a container, `ttl_owner(…)` of
+    a znode with a time to live, else 0."""
 
     path: str
     data: bytes | None
     owner: int
+    acl: tuple[Acl, ...] = OPEN_ACL
 
 
 class DeleteNode(NamedTuple):
@@ -49,6 +55,14 @@ class SetNode(NamedTuple):
 
     path: str
     data: bytes | None
+    version: int
+
+
+class SetAcl(NamedTuple):
+    """`version` is the ACL's new one."""
+
+    path: str
+    acl: tuple[Acl, ...]
     version: int
 
 
@@ -64,7 +78,7 @@ class EndSession(NamedTuple):
     paths: tuple[str, ...]
 
 
-Change: TypeAlias = CreateNode | DeleteNode | SetNode | OpenSession | EndSession
+Change: TypeAlias = CreateNode | DeleteNode | SetNode | SetAcl | OpenSession | EndSession
 
 
 class Transaction(NamedTuple):
@@ -76,16 +90,19 @@ class Transaction(NamedTuple):
 
 
 class Event(NamedTuple):
-    """Something a watch may be set on."""
+    """Something a watch may be set on. `acl` is the znode's: who may not read it learns nothing."""
 
     type: EventType
     path: str
+    acl: tuple[Acl, ...] = OPEN_ACL
 
 
 class Znode:
     """One znode. `children` keeps the order of creation."""
 
     __slots__ = (
+        "acl",
+        "aversion",
         "children",
         "creations",
         "ctime",
@@ -110,6 +127,8 @@ class Znode:
         version: int = 0,
         creations: int = 0,
         owner: int = 0,
+        acl: tuple[Acl, ...] = OPEN_ACL,
+        aversion: int = 0,
     ) -> None:
         self.data = data
         self.czxid = czxid
@@ -120,11 +139,26 @@ class Znode:
         self.version = version
         self.creations = creations
         self.owner = owner
+        self.acl = acl
+        self.aversion = aversion
         self.children: dict[str, None] = {}
 
 
 _CONFIG = "/zookeeper/config"
 _SYSTEM = ("/zookeeper", "/zookeeper/quota", _CONFIG)
+
+_TTL_OWNER = -(2**56)
+"""The first byte of ephemeralOwner of a znode with a time to live (0xff as a signed long)."""
+
+
+def ttl_owner(ttl_ms: int) -> int:
+    """What stands in `owner` for a time to live, in ms."""
+    return _TTL_OWNER | ttl_ms
+
+
+def ttl_of(owner: int) -> int:
+    """The time to live in ms that `owner` stands for; 0 if for none."""
+    return owner - _TTL_OWNER if _TTL_OWNER <= owner < 0 else 0
 
 
 class Tree:
@@ -134,9 +168,20 @@ class Tree:
     sessions    id → timeout in ms, as granted when it was created
     ephemerals  id → its paths, in the order of creation
     containers  the paths of all containers
+    mortals     the paths of all znodes with a time to live
+    size        bytes of all paths and data
     """
 
-    __slots__ = ("containers", "ephemerals", "nodes", "sessions", "zxid")
+    __slots__ = (
+        "_acls",
+        "containers",
+        "ephemerals",
+        "mortals",
+        "nodes",
+        "sessions",
+        "size",
+        "zxid",
+    )
 
     def __init__(self) -> None:
         self.zxid = 0
@@ -145,9 +190,14 @@ class Tree:
         self.sessions: dict[int, int] = {}
         self.ephemerals: dict[int, dict[str, None]] = {}
         self.containers: dict[str, None] = {}
+        self.mortals: dict[str, None] = {}
+        self._acls: dict[tuple[Acl, ...], tuple[Acl, ...]] = {OPEN_ACL: OPEN_ACL}
         for path in _SYSTEM:
             self.nodes[path] = Znode()
+            if path == _CONFIG:  # Apache sets this ACL once, from version -1
+                self.nodes[path].acl, self.nodes[path].aversion = READ_ONLY_ACL, -1
             self.nodes[paths.parent(path)].children[paths.name(path)] = None
+        self.size = sum(map(len, self.nodes))
 
     @classmethod
     def restored(
@@ -163,11 +213,13 @@ class Tree:
                 tree.nodes[""] = node
             if path in tree.nodes:  # the system's: its children here are the system's too
                 node.children.update(tree.nodes[path].children)
+            node.acl = tree._one(node.acl)
             tree.nodes[path] = node
         for path, node in kept:
             if path != "/":
                 tree.nodes[paths.parent(path)].children[paths.name(path)] = None
                 tree._index(path, node.owner)
+        tree.size = sum(len(path) + _length(node.data) for path, node in tree.nodes.items() if path)
         return tree
 
     @classmethod
@@ -191,9 +243,9 @@ class Tree:
             node.mtime,
             node.version,
             _as_int32(node.creations * 2 - children),
-            -1 if path == _CONFIG else 0,  # Apache sets that znode's ACL once, from version -1
-            max(node.owner, 0),  # a container shows no owner
-            len(node.data) if node.data is not None else 0,
+            node.aversion,
+            max(node.owner, 0),  # a container shows no owner, a time to live neither
+            _length(node.data),
             children,
             node.pzxid,
         )
@@ -209,15 +261,20 @@ class Tree:
     def carry_out(self, change: Change, zxid: int, time_ms: int) -> list[Event]:
         """One change of a transaction. The caller sets `zxid` when all are done."""
         match change:
-            case CreateNode(path, data, owner):
-                return self._create(path, data, owner, zxid, time_ms)
+            case CreateNode(path, data, owner, acl):
+                return self._create(path, data, owner, acl, zxid, time_ms)
             case SetNode(path, data, version):
                 node = self.nodes[path]
+                self.size += _length(data) - _length(node.data)
                 node.data, node.version = data, version
                 node.mzxid, node.mtime = zxid, time_ms
-                return [Event(EventType.CHANGED, path)]
+                return [Event(EventType.CHANGED, path, node.acl)]
             case DeleteNode(path):
                 return self._delete(path, zxid)
+            case SetAcl(path, acl, version):
+                node = self.nodes[path]
+                node.acl, node.aversion = self._one(acl), version
+                return []
             case OpenSession(session_id, timeout_ms):
                 self.sessions[session_id] = timeout_ms
                 return []
@@ -229,7 +286,13 @@ class Tree:
                 return events
 
     def _create(
-        self, path: str, data: bytes | None, owner: int, zxid: int, time_ms: int
+        self,
+        path: str,
+        data: bytes | None,
+        owner: int,
+        acl: tuple[Acl, ...],
+        zxid: int,
+        time_ms: int,
     ) -> list[Event]:
         above = paths.parent(path)
         parent = self.nodes[above]
@@ -241,13 +304,15 @@ class Tree:
             ctime=time_ms,
             mtime=time_ms,
             owner=owner,
+            acl=acl if acl is OPEN_ACL else self._one(acl),
         )
         parent.children[paths.name(path)] = None
         if parent.creations < MAX_SEQUENCE:  # Apache's counter sticks, and pzxid with it
             parent.creations += 1
             parent.pzxid = zxid
         self._index(path, owner)
-        return [Event(EventType.CREATED, path), Event(EventType.CHILD, above)]
+        self.size += len(path) + _length(data)
+        return [Event(EventType.CREATED, path, acl), Event(EventType.CHILD, above, parent.acl)]
 
     def _delete(self, path: str, zxid: int) -> list[Event]:
         above = paths.parent(path)
@@ -255,19 +320,31 @@ class Tree:
         parent = self.nodes[above]
         parent.children.pop(paths.name(path), None)
         parent.pzxid = zxid
+        self.size -= len(path) + _length(node.data)
         if node.owner == CONTAINER_OWNER:
             self.containers.pop(path, None)
+        elif node.owner < 0:
+            self.mortals.pop(path, None)
         elif node.owner and (owned := self.ephemerals.get(node.owner)):
             owned.pop(path, None)
             if not owned:
                 del self.ephemerals[node.owner]
-        return [Event(EventType.DELETED, path), Event(EventType.CHILD, above)]
+        return [
+            Event(EventType.DELETED, path, node.acl),
+            Event(EventType.CHILD, above, parent.acl),
+        ]
 
     def _index(self, path: str, owner: int) -> None:
         if owner == CONTAINER_OWNER:
             self.containers[path] = None
+        elif owner < 0:
+            self.mortals[path] = None
         elif owner:
             self.ephemerals.setdefault(owner, {})[path] = None
+
+    def _one(self, acl: tuple[Acl, ...]) -> tuple[Acl, ...]:
+        """The same ACL, kept once however many znodes have it."""
+        return self._acls.setdefault(acl, acl)
 
 
 def touched_paths(transaction: Transaction) -> Iterable[str]:
@@ -277,12 +354,16 @@ def touched_paths(transaction: Transaction) -> Iterable[str]:
             case CreateNode() | DeleteNode():
                 yield change.path
                 yield paths.parent(change.path)
-            case SetNode():
+            case SetNode() | SetAcl():
                 yield change.path
             case EndSession():
                 for path in change.paths:
                     yield path
                     yield paths.parent(path)
+
+
+def _length(data: bytes | None) -> int:
+    return 0 if data is None else len(data)
 
 
 def _as_int32(value: int) -> int:

@@ -9,7 +9,6 @@ from incumbent.server.sessions import Peer
 from incumbent.server.tree import Tree
 from incumbent.wire import (
     OPEN_ACL,
-    Acl,
     Check,
     CloseSession,
     ConnectResponse,
@@ -199,16 +198,6 @@ def test_containers_are_reaped_once_they_were_used() -> None:
     desk.service.reap()
 
     assert set(desk.call(peer, GetChildren("/"))[1]) == {"zookeeper", "unused", "busy"}
-
-
-def test_other_acls_are_refused_with_a_line_in_the_log() -> None:
-    desk = Desk()
-    peer = desk.peer()
-
-    err, _ = desk.call(peer, Create("/a", b"", [Acl(1, "world", "anyone")]))
-
-    assert err == -114
-    assert "/a: refused, only the ACL world:anyone:cdrwa is taken" in desk.log[-1]
 
 
 def test_while_the_store_fails_writes_are_refused_and_reads_go_on() -> None:

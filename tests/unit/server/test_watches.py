@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from incumbent.server.tree import Event
 from incumbent.server.watches import Watches
-from incumbent.wire import EventType
+from incumbent.wire import EventType, WatchMode, WatchType
 
 CREATED, CHANGED = Event(EventType.CREATED, "/a"), Event(EventType.CHANGED, "/a")
 DELETED, CHILD = Event(EventType.DELETED, "/a"), Event(EventType.CHILD, "/a")
@@ -56,5 +56,46 @@ def test_nothing_is_left_of_a_watcher_that_went() -> None:
     watches.drop("w")
 
     assert len(watches) == 0
-    assert watches._data == watches._child == {}
+    for table in (watches._data, watches._child):
+        assert table.by_path == table.paths == {}
     watches.drop("w")
+
+
+def test_a_lasting_watch_fires_again_and_an_ordinary_one_in_its_place_ends_it() -> None:
+    watches: Watches[str] = Watches()
+    watches.add_lasting("/a", "w", WatchMode.PERSISTENT)
+
+    told = [watches.fire(CHANGED), watches.fire(CHILD), watches.fire(DELETED)]
+    watches.add_data("/a", "w")
+    told += [watches.fire(CHANGED), watches.fire(CHANGED), watches.fire(CHILD)]
+
+    assert told == [["w"], ["w"], ["w"], ["w"], [], ["w"]]
+
+
+def test_a_recursive_watch_sees_all_below_but_no_lists_of_children() -> None:
+    watches: Watches[str] = Watches()
+    watches.add_lasting("/", "root", WatchMode.RECURSIVE)
+    watches.add_lasting("/a", "a", WatchMode.RECURSIVE)
+
+    deep = Event(EventType.CREATED, "/a/b/c")
+    beside = Event(EventType.CREATED, "/ab")
+
+    assert sorted(watches.fire(deep)) == ["a", "root"]
+    assert watches.fire(beside) == ["root"]
+    assert watches.fire(CHILD) == []
+    assert watches.fire(DELETED) == ["a", "root"]
+
+
+def test_nothing_is_left_of_lasting_watches_either() -> None:
+    watches: Watches[str] = Watches()
+    watches.add_lasting("/a", "w", WatchMode.RECURSIVE)
+    watches.add_lasting("/b", "w", WatchMode.PERSISTENT)
+    watches.add_lasting("/b", "x", WatchMode.RECURSIVE)
+
+    watches.drop("w")
+    removed = [watches.remove("/b", "x", kind) for kind in map(WatchType, (1, 1, 2, 3))]
+
+    assert removed == [True, False, True, False]
+    for table in (watches._data, watches._child):
+        assert table.by_path == table.paths == {}
+        assert (table._lasting, table._recursive) == (0, 0)
