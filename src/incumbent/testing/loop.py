@@ -20,6 +20,7 @@ from collections.abc import Callable, Coroutine, Generator, Iterator
 from contextvars import Context, ContextVar, copy_context
 from itertools import count
 from typing import Any, NoReturn
+from weakref import WeakValueDictionary
 
 __all__ = ["Domain", "NothingLeft", "SimFuture", "SimLoop", "SimTask", "Timebase", "TooLong"]
 
@@ -107,6 +108,7 @@ class SimTask(asyncio.Task[Any]):
         self.number = next(loop.numbers)
         self.domain = context.get(_DOMAIN, None) or loop.outside
         self.context = context
+        loop.made[self.number] = self
         return self
 
     def __hash__(self) -> int:
@@ -155,6 +157,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self.numbers: Iterator[int] = count(1)
         self.outside = Domain("world")
         self.handled = 0  # callbacks run so far
+        self.made: WeakValueDictionary[int, SimTask] = WeakValueDictionary()  # by their numbers
         self.stillborn: list[SimTask] = []  # made by the dead: they never run
         self._rng = rng
         self._runnable: list[Domain] = []
@@ -294,10 +297,11 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def tasks(self, domain: Domain | None = None) -> list[SimTask]:
         """Tasks that are not done, in the order they were made."""
-        found = [t for t in asyncio.all_tasks(self) if isinstance(t, SimTask)]
-        return sorted(
-            (t for t in found if domain is None or t.domain is domain), key=lambda t: t.number
-        )
+        return [
+            task
+            for _, task in sorted(self.made.items())
+            if not task.done() and (domain is None or task.domain is domain)
+        ]
 
     def freeze(self, domain: Domain) -> None:
         """No callback of the domain runs until `thaw`; its timers come due meanwhile."""
