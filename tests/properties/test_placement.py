@@ -96,3 +96,13 @@ def test_a_node_that_goes_moves_only_what_it_had(owner_of, live):
     for seat, planned in before.items():
         if planned.node != gone:
             assert after[seat].node == planned.node
+
+
+def test_seats_for_which_nobody_stands_are_no_load():
+    stuck = [SeatNeeds(seat=f"stuck{i}/0", owner="n1", is_load=False) for i in range(4)]
+    web = [SeatNeeds(seat=f"web{i}/0", owner="n2") for i in range(2)]
+
+    plan = place([*stuck, *web], ["n1", "n2"])
+
+    assert {plan["web0/0"].node, plan["web1/0"].node} == {"n1", "n2"}
+    assert all(plan[s.seat].node == "n1" for s in stuck)

@@ -46,8 +46,8 @@ MUTANTS = [
     Mutant(
         "every start is a new epoch",
         "agent/seat.py",
-        "epoch, nonce = record.epoch + 1, self._term.nonce()",
-        "epoch, nonce = max(record.epoch, 1), self._term.nonce()",
+        "epoch = ground.epoch + 1",
+        "epoch = max(ground.epoch, 1)",
     ),
     Mutant(
         "a session's programs are dead before it can end: the hard deadline",

@@ -1,4 +1,4 @@
-"""A seat's breadcrumbs: which instances may be running, and whether a start must wait for one.
+"""Whether a start must wait for an instance that a breadcrumb tells of.
 
 Rule of this file: a session is looked up after the breadcrumb that names it was read, on the
 same session of ours, and with a watch, so that its end is not missed.
@@ -9,26 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from incumbent.agent.lifecycle import StillWaiting, breadcrumb_verdict
-from incumbent.agent.tree import Breadcrumb, NodeFacts, Tree, read
+from incumbent.agent.tree import Breadcrumb, NodeFacts, Tree
 from incumbent.agent.view import patient
 from incumbent.client import Client
-from incumbent.errors import NoNode
 
-__all__ = ["read_breadcrumbs", "why_wait"]
-
-
-async def read_breadcrumbs(client: Client, tree: Tree, seat: str) -> list[Breadcrumb]:
-    """Every instance of a seat that may be running, oldest first."""
-    folder = tree.running(seat)
-    crumbs = []
-    for epoch in sorted(map(int, await patient(lambda: client.children(folder)))):
-        path = tree.breadcrumb(seat, epoch)
-        try:
-            data, _stat = await patient(lambda p=path: client.get(p))  # type: ignore[misc]
-        except NoNode:
-            continue
-        crumbs.append(read(Breadcrumb, data, path))
-    return crumbs
+__all__ = ["why_wait"]
 
 
 async def why_wait(

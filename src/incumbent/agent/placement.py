@@ -18,11 +18,15 @@ __all__ = ["SeatNeeds", "place"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeatNeeds:
-    """A seat, and what binds it. `owner`: the node that has it now, or would take it next."""
+    """A seat, and what binds it. `owner`: the node that has it now, or would take it next.
+
+    A seat for which nobody stands (no node has what it requires) is no load: `is_load` False.
+    """
 
     seat: str
     nodes: Sequence[str] = ()
     owner: str | None = None
+    is_load: bool = True
 
     def allows(self, node: str) -> bool:
         return not self.nodes or node in self.nodes
@@ -36,19 +40,21 @@ def place(
     live = sorted(nodes)
     allowed = {s.seat: [n for n in live if s.allows(n)] for s in wanted}
     target = {s.seat: s.owner for s in wanted if s.owner in allowed[s.seat]}
-    load = {n: sum(1 for owner in target.values() if owner == n) for n in live}
+    counted = {s.seat for s in wanted if s.is_load}
+    load = {n: sum(target[s] == n for s in sorted(counted & target.keys())) for n in live}
 
     for needs in wanted:
         if needs.seat not in target and allowed[needs.seat]:
             node = min(allowed[needs.seat], key=lambda n: (load[n], n))
             target[needs.seat] = node
-            load[node] += 1
+            load[node] += needs.is_load
 
-    while (move := _best_move(target, allowed, load)) is not None:
+    movable = {seat: node for seat, node in target.items() if seat in counted}
+    while (move := _best_move(movable, allowed, load)) is not None:
         seat, node = move
-        load[target[seat] or ""] -= 1
+        load[movable[seat] or ""] -= 1
         load[node] += 1
-        target[seat] = node
+        target[seat] = movable[seat] = node
 
     return {
         seat: SeatPlan(node=node, standbys=_standbys(seat, node, allowed[seat], standbys))

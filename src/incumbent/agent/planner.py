@@ -89,12 +89,7 @@ class Planner:
     async def _plan(self) -> None:
         data, stat = await patient(lambda: self._client.get(self._term.tree.plan))
         old = read(Plan, data, self._term.tree.plan)
-        wanted = self._wanted()
-        owners = await self._owners([name for name, _ in wanted], old)
-        needs = [
-            SeatNeeds(seat=name, nodes=nodes, owner=owners.get(name)) for name, nodes in wanted
-        ]
-        seats = place(needs, sorted(self._term.view.nodes))
+        seats = place(await self._needs(old), sorted(self._term.view.nodes))
         if seats == old.seats:
             return
         new = Plan(version=old.version + 1, seats=seats)
@@ -112,32 +107,32 @@ class Planner:
             f"plan {new.version}: {len(seats)} seats, moved: {', '.join(moved) or 'none'}"
         )
 
-    async def _owners(self, seats: list[str], old: Plan) -> dict[str, str]:
-        """Seat → the node at the head of its queue; else where the old plan had it.
+    async def _needs(self, old: Plan) -> list[SeatNeeds]:
+        """Every seat with its owner: the node at the head of its queue; else where the old plan
+        had it. A seat that was planned and for which nobody stands is no load.
 
-        While a plan is new, it is where that plan has it, if that node lives: whoever is first
+        While a plan is new, the owner is the one it names, if that node lives: whoever is first
         in the middle of a move owns nothing, and nothing is to be undone for that.
         """
         live = self._term.view.nodes
         nodes = self._term.view.session_nodes()
-        reads = [asyncio.ensure_future(self._contenders(seat)) for seat in seats]
-        owners: dict[str, str] = {}
+        wanted = self._wanted()
+        reads = [asyncio.ensure_future(self._contenders(seat)) for seat, _ in wanted]
+        needs = []
         try:
-            for seat, read_ in zip(seats, reads, strict=True):
+            for (seat, allowed), read_ in zip(wanted, reads, strict=True):
                 heads = [
                     nodes[key] for name in await read_ if (key := name.partition("-")[0]) in nodes
                 ]
-                planned = old.seats[seat].node if seat in old.seats else ""
-                if planned in live and self._is_moving():
-                    owners[seat] = planned
-                elif heads:
-                    owners[seat] = heads[0]
-                elif planned:
-                    owners[seat] = planned
+                planned = old.seats[seat].node if seat in old.seats else None
+                is_settled = planned not in live or not self._is_moving()
+                owner = heads[0] if heads and is_settled else planned
+                is_load = bool(heads) or planned is None
+                needs.append(SeatNeeds(seat=seat, nodes=allowed, owner=owner, is_load=is_load))
         finally:
             for each in reads:
                 each.cancel()
-        return owners
+        return needs
 
     async def _contenders(self, seat: str) -> list[str]:
         """The candidates of a seat, first in line first."""

@@ -14,24 +14,22 @@ from typing import TYPE_CHECKING
 from incumbent.agent import lifecycle
 from incumbent.agent.adoption import adopt
 from incumbent.agent.bell import Bell
-from incumbent.agent.breadcrumbs import read_breadcrumbs, why_wait
+from incumbent.agent.breadcrumbs import why_wait
 from incumbent.agent.instance import Instance
 from incumbent.agent.sentences import how_it_ended, receipt
+from incumbent.agent.start import NotStarted, read_breadcrumbs, read_ground, write_start
 from incumbent.agent.tree import (
     Breadcrumb,
     Candidate,
     Observed,
     SeatPlan,
-    SeatRecord,
     read,
     split_seat,
     write,
 )
-from incumbent.agent.view import ComponentView, follow_children, patient
+from incumbent.agent.view import ComponentView, follow_children, patient, take_outcome
 from incumbent.errors import (
-    BadVersion,
     FateUnknown,
-    NodeExists,
     NoNode,
     NotSent,
     NumbersDontFit,
@@ -39,12 +37,11 @@ from incumbent.errors import (
     SpecErrors,
 )
 from incumbent.guardian import messages as m
-from incumbent.lease import Numbers
 from incumbent.recipes.ledger import Pause
 from incumbent.recipes.place import Place
 from incumbent.recipes.queue import Queue
 from incumbent.spec import Spec
-from incumbent.wire import Check, Create, Delete, MultiOp, SetData
+from incumbent.wire import Check, Delete, MultiOp, SetData
 
 if TYPE_CHECKING:
     from incumbent.agent.term import Term
@@ -82,6 +79,8 @@ class Seat:
         self._told: tuple[object, ...] = ()
         self._noticed_at = 0.0
         self._receipt = ""
+        self._crumb = ""
+        """The breadcrumb of our newest instance, until it is deleted."""
         self._listing: list[str] = []
         self._is_leading = False
         self._candidate_gone = False
@@ -135,7 +134,7 @@ class Seat:
             self._spec_zxid = read(Breadcrumb, data, instance.breadcrumb).spec_zxid
         except NoNode:
             await self._stop_instance("its breadcrumb is gone")
-        self._spec = self._view.spec
+        self._spec, self._crumb = self._view.spec, instance.breadcrumb
         return place
 
     async def _until_standing(self) -> bool:
@@ -216,6 +215,7 @@ class Seat:
         self._is_leading, self._candidate_gone = True, False
         self._listing = [each.name for each in place.listing]
         watch = asyncio.ensure_future(self._watch_candidates(place))
+        watch.add_done_callback(take_outcome)
         try:
             while True:
                 why = self._why_leave()
@@ -248,119 +248,66 @@ class Seat:
             watch.cancel()
 
     async def _start(self, place: Place) -> None:
-        """Clear the breadcrumbs, write the new epoch, order the start."""
-        spec = self._view.spec
+        """Prove every earlier instance dead, write the new epoch, order the start."""
+        spec, term = self._view.spec, self._term
         assert spec is not None
-        seat_path = self._tree.seat(self.name)
-        reading = asyncio.ensure_future(read_breadcrumbs(self._client, self._tree, self.name))
-        try:
-            data, stat = await patient(lambda: self._client.get(seat_path))
-            before = await self._last_observed()
-            crumbs = await reading
-        finally:
-            reading.cancel()
-        record = read(SeatRecord, data, seat_path)
+        ground = await read_ground(self._client, self._tree, self.name)
         waiting = await why_wait(
             self._client,
             self._tree,
             self.name,
-            crumbs,
-            nodes=self._term.view.nodes,
-            me=self._term.facts,
+            ground.breadcrumbs,
+            nodes=term.view.nodes,
+            me=term.facts,
             on_unclean=spec.on_unclean,
             ring=self.bell.ring,
         )
         if waiting:
             self._report("waiting", waiting)
-            await self.bell.heard(self._clock.boottime() + self._term.numbers.session / 2)
+            await self.bell.heard(self._clock.boottime() + term.numbers.session / 2)
             return
-
-        epoch, nonce = record.epoch + 1, self._term.nonce()
-        containment = self._term.containment(spec)
+        epoch = ground.epoch + 1
         try:
-            numbers = Numbers.of(
-                self._client.timeout, tick=self._term.numbers.tick, stop_grace=spec.stop_grace
-            )
-            numbers.fit()
-            launched = self._term.launch(spec, self.name, epoch)
+            start = term.start_of(spec, self.name, epoch)
         except (NumbersDontFit, SpecErrors) as error:
             self._fail(str(error))
             return
-        crumb = Breadcrumb(
-            epoch=epoch,
-            node=self._term.node,
-            node_id=self._term.facts.node_id,
-            boot_id=self._term.facts.boot_id,
-            session=self._term.session_key,
-            s_min=self._client.timeout,
-            containment=containment,
-            stop_budget=numbers.soft,
-            nonce=nonce,
-            spec_zxid=self._view.spec_zxid,
-        )
-        path = self._tree.breadcrumb(self.name, epoch)
-        ops: list[MultiOp] = [
+        checks = (
             place.check_own(),
-            SetData(seat_path, write(SeatRecord(epoch=epoch, nonce=nonce)), stat.version),
-            Check(self._tree.control, self._term.view.control_version),
+            Check(self._tree.control, term.view.control_version),
             Check(self._tree.desired(self.component), self._view.desired_version),
-            Create(path, write(crumb)),
-            *(Delete(self._tree.breadcrumb(self.name, each.epoch)) for each in crumbs),
-        ]
-        if not await self._written(ops, seat_path, nonce):
-            return
-        self._spec, self._spec_zxid = spec, self._view.spec_zxid
-        instance = Instance(seat=self.name, epoch=epoch, breadcrumb=path, containment=containment)
-        self._term.order_start(
-            instance,
-            m.Start(
-                generation=self._term.generation,
-                seat=self.name,
-                epoch=epoch,
-                soft=numbers.soft,
-                hard=numbers.hard,
-                argv=launched.argv,
-                env=launched.env,
-                cwd=launched.cwd,
-                stop_signal=spec.stop_signal,
-                stop_grace=numbers.stop_grace,
-                containment=containment,
-                breadcrumb=path,
-                log=self._term.log_path(self.name),
-            ),
         )
+        crumb = term.breadcrumb_of(start, self._view.spec_zxid)
+        try:
+            if not await write_start(self._client, self._tree, self.name, crumb, ground, checks):
+                return
+        except NotStarted as error:
+            term.say(f"{self.name}: not started: {error}")
+            await self.bell.heard(self._clock.boottime() + 0.05)
+            return
+        self._spec, self._spec_zxid, self._crumb = (
+            spec,
+            self._view.spec_zxid,
+            start.breadcrumb or "",
+        )
+        instance = Instance(
+            seat=self.name, epoch=epoch, breadcrumb=self._crumb, containment=start.containment
+        )
+        term.order_start(instance, start)
         handed_at = self._clock.wall()
         while instance.state == "starting":
             await self.bell.heard()
         if instance.state == "running":
             self._receipt = receipt(
-                self.name, before, self._term.node, self._noticed_at, handed_at, self._clock.wall()
+                self.name,
+                ground.observed,
+                term.node,
+                self._noticed_at,
+                handed_at,
+                self._clock.wall(),
             )
             if self._receipt:
-                self._term.say(self._receipt)
-
-    async def _written(self, ops: list[MultiOp], seat_path: str, nonce: str) -> bool:
-        """Send the start's multi. A lost reply is read back by the nonce, never repeated."""
-        try:
-            await self._client.multi(ops)
-            return True
-        except NotSent:
-            return False
-        except FateUnknown:
-            data, _stat = await patient(lambda: self._client.get(seat_path))
-            return read(SeatRecord, data, seat_path).nonce == nonce
-        except (NoNode, BadVersion, NodeExists) as error:
-            self._term.say(f"{self.name}: not started: {error}")
-            await self.bell.heard(self._clock.boottime() + 0.05)
-            return False
-
-    async def _last_observed(self) -> Observed | None:
-        path = self._tree.observed(self.name)
-        try:
-            data, _stat = await patient(lambda: self._client.get(path))
-        except NoNode:
-            return None
-        return read(Observed, data, path) if data else None
+                term.say(self._receipt)
 
     async def _stop_instance(self, why: str) -> None:
         """Order the stop and wait for the proof, however long it takes."""
@@ -385,9 +332,9 @@ class Seat:
             self._report("waiting", f"not started: {refused.why}")
         else:
             self._fail(how_it_ended(self._spec, exited, refused), exited)
-        if not self._why_not_start()[0] and not self.leaving:
-            return  # the next start's multi deletes it
-        await self._obliged([place.check_own(), Delete(instance.breadcrumb)])
+        if self._why_not_start()[0]:  # else the next start's multi deletes it, or `_release`
+            await self._obliged([place.check_own(), Delete(instance.breadcrumb)])
+            self._crumb = ""
 
     def _fail(self, what: str, exited: m.Exited | None = None) -> None:
         uptime = exited.uptime if exited is not None else 0.0
@@ -400,22 +347,22 @@ class Seat:
     async def _release(self, place: Place, why: str) -> None:
         """Give the seat up: breadcrumb, last word and candidate in one transaction."""
         instance = self.instance
-        observed = Observed(
-            epoch=instance.epoch if instance else 0,
-            state="released",
-            node=self._term.node,
-            since=self._clock.wall(),
-            reason=why,
-            noticed_at=self._noticed_at,
-            proved_at=self._clock.wall(),
-        )
         ops: list[MultiOp] = [place.check_own()]
         if instance is not None:
             self._term.forget(instance)
-            ops += [
-                Delete(instance.breadcrumb),
-                SetData(self._tree.observed(self.name), write(observed)),
-            ]
+            observed = Observed(
+                epoch=instance.epoch,
+                state="released",
+                node=self._term.node,
+                since=self._clock.wall(),
+                reason=why,
+                noticed_at=self._noticed_at,
+                proved_at=self._clock.wall(),
+            )
+            ops.append(SetData(self._tree.observed(self.name), write(observed)))
+        if self._crumb:
+            ops.append(Delete(self._crumb))
+            self._crumb = ""
         self._told = ()
         self.state, self.reason = "waiting", why
         await self._obliged([*ops, Delete(place.path)])

@@ -14,7 +14,7 @@ from incumbent.agent.instance import Instance
 from incumbent.agent.planner import Planner
 from incumbent.agent.seat import Seat
 from incumbent.agent.tree import Breadcrumb, NodeFacts, Tree, read, seat_name, session_key, write
-from incumbent.agent.view import ComponentView, View, patient
+from incumbent.agent.view import ComponentView, View, patient, take_outcome
 from incumbent.client import Client, State
 from incumbent.errors import (
     FateUnknown,
@@ -25,7 +25,6 @@ from incumbent.errors import (
     SessionExpired,
 )
 from incumbent.guardian import messages as m
-from incumbent.launch import Launch
 from incumbent.lease import Numbers
 from incumbent.recipes.ledger import Ledger
 from incumbent.recipes.queue import Queue
@@ -137,13 +136,45 @@ class Term:
 
     def post(self, ops: Sequence[MultiOp]) -> None:
         """Write without waiting, in order with what follows; for what only informs."""
-        self.client.submit(Multi(list(ops))).add_done_callback(_heard)
+        self.client.submit(Multi(list(ops))).add_done_callback(take_outcome)
 
-    def nonce(self) -> str:
-        return self._agent.nonce()
+    def start_of(self, spec: Spec, seat: str, epoch: int) -> m.Start:
+        """The order to start this. Raises `NumbersDontFit`, `SpecErrors`: this node cannot."""
+        numbers = Numbers.of(
+            self.client.timeout, tick=self.numbers.tick, stop_grace=spec.stop_grace
+        )
+        numbers.fit()
+        launched = self._agent.host.launch(spec, seat, self.node, epoch)
+        return m.Start(
+            generation=self.generation,
+            seat=seat,
+            epoch=epoch,
+            soft=numbers.soft,
+            hard=numbers.hard,
+            argv=launched.argv,
+            env=launched.env,
+            cwd=launched.cwd,
+            stop_signal=spec.stop_signal,
+            stop_grace=numbers.stop_grace,
+            containment=self.containment(spec),
+            breadcrumb=self.tree.breadcrumb(seat, epoch),
+            log=self._agent.host.log_path(seat),
+        )
 
-    def launch(self, spec: Spec, seat: str, epoch: int) -> Launch:
-        return self._agent.host.launch(spec, seat, self.node, epoch)
+    def breadcrumb_of(self, start: m.Start, spec_zxid: int) -> Breadcrumb:
+        """What is written before it may run."""
+        return Breadcrumb(
+            epoch=start.epoch,
+            node=self.node,
+            node_id=self.facts.node_id,
+            boot_id=self.facts.boot_id,
+            session=self.session_key,
+            s_min=self.client.timeout,
+            containment=start.containment,
+            stop_budget=start.soft,
+            nonce=self._agent.nonce(),
+            spec_zxid=spec_zxid,
+        )
 
     def missing(self, spec: Spec) -> list[str]:
         return self._agent.host.missing(spec)
@@ -151,9 +182,6 @@ class Term:
     async def sweep(self, seat: str, crumb: Breadcrumb) -> None:
         """An earlier life of this node may have died before it wrote down what it had started."""
         await self._agent.host.sweep(seat, crumb.epoch)
-
-    def log_path(self, seat: str) -> str | None:
-        return self._agent.host.log_path(seat)
 
     def containment(self, spec: Spec) -> str:
         return spec.isolation or self.facts.containments[0]
@@ -277,9 +305,3 @@ class Term:
 
 class _Drained(Exception):
     """Ends the term's group from within."""
-
-
-def _heard(future: asyncio.Future[object]) -> None:
-    """Take the outcome of a post, so that nobody complains that it was never looked at."""
-    if not future.cancelled():
-        future.exception()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from incumbent.agent.bell import Bell
 from incumbent.agent.tree import Control, Desired, NodeFacts, Plan, Tree, UnreadableZnode, read
@@ -18,7 +18,7 @@ from incumbent.errors import FateUnknown, NoNode, NotSent, SpecError
 from incumbent.spec import Spec, decode
 from incumbent.wire import Stat, WatchEvent
 
-__all__ = ["ComponentView", "View", "follow_children", "follow_data", "patient"]
+__all__ = ["ComponentView", "View", "follow_children", "follow_data", "patient", "take_outcome"]
 
 T = TypeVar("T")
 
@@ -30,6 +30,12 @@ async def patient(read_: Callable[[], Awaitable[T]]) -> T:
             return await read_()
         except (NotSent, FateUnknown):
             await asyncio.sleep(0.05)
+
+
+def take_outcome(future: asyncio.Future[Any]) -> None:
+    """A done callback for what nobody waits for: its error, the session's end, is no news."""
+    if not future.cancelled():
+        future.exception()
 
 
 class _Change:

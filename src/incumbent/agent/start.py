@@ -1,0 +1,117 @@
+"""The start of an instance, up to the order: what it stands on, and the multi that writes it.
+
+    read the ground ─► every breadcrumb proven dead? ─► multi ─► START to the guardian
+
+Rule of this file (DESIGN §8.1): every start is a new epoch with a new breadcrumb, in one
+transaction that also checks our candidate, the operators' word and the seat's version. No
+write, no start. A lost reply is read back by the nonce, never repeated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from incumbent.agent.tree import Breadcrumb, Observed, SeatRecord, Tree, read, split_seat, write
+from incumbent.agent.view import patient
+from incumbent.client import Client
+from incumbent.errors import BadVersion, FateUnknown, NodeExists, NoNode, NotSent
+from incumbent.wire import Check, Create, Delete, MultiOp, SetData
+
+__all__ = ["Ground", "NotStarted", "read_breadcrumbs", "read_ground", "write_start"]
+
+
+class NotStarted(Exception):
+    """The multi was refused: something has changed since it was read. Look again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ground:
+    """What a start stands on, as read. `version` is the seat's, for compare-and-set."""
+
+    epoch: int
+    version: int
+    breadcrumbs: Sequence[Breadcrumb]
+    observed: Observed | None
+
+
+async def read_ground(client: Client, tree: Tree, seat: str) -> Ground:
+    """In one flight, and one more where there are breadcrumbs."""
+    path = tree.seat(seat)
+    (data, stat), observed, crumbs = await _together(
+        patient(lambda: client.get(path)),
+        _observed(client, tree.observed(seat)),
+        read_breadcrumbs(client, tree, seat),
+    )
+    record = read(SeatRecord, data, path)
+    return Ground(epoch=record.epoch, version=stat.version, breadcrumbs=crumbs, observed=observed)
+
+
+async def read_breadcrumbs(client: Client, tree: Tree, seat: str) -> list[Breadcrumb]:
+    """Every instance of a seat that may be running, oldest first."""
+    folder = tree.running(seat)
+    epochs = sorted(map(int, await patient(lambda: client.children(folder))))
+    found = await _together(*(_breadcrumb(client, tree.breadcrumb(seat, e)) for e in epochs))
+    return [crumb for crumb in found if crumb is not None]
+
+
+async def write_start(
+    client: Client,
+    tree: Tree,
+    seat: str,
+    crumb: Breadcrumb,
+    ground: Ground,
+    checks: Sequence[Check],
+) -> bool:
+    """Write it. False: it was certainly not written. Raises `NotStarted`.
+
+    `checks`: our candidate, control and desired, at the versions that were read. The ground's
+    breadcrumbs, all proven dead, are deleted.
+    """
+    component, _ = split_seat(seat)
+    path = tree.seat(seat)
+    ops: list[MultiOp] = [
+        *checks,
+        SetData(path, write(SeatRecord(epoch=crumb.epoch, nonce=crumb.nonce)), ground.version),
+        Create(tree.breadcrumb(seat, crumb.epoch), write(crumb)),
+        *(Delete(tree.breadcrumb(seat, each.epoch)) for each in ground.breadcrumbs),
+    ]
+    try:
+        await client.multi(ops)
+        return True
+    except NotSent:
+        return False
+    except FateUnknown:
+        data, _stat = await patient(lambda: client.get(path))
+        return read(SeatRecord, data, path).nonce == crumb.nonce
+    except (NoNode, BadVersion, NodeExists) as error:
+        raise NotStarted(f"{component}: {error}") from error
+
+
+async def _breadcrumb(client: Client, path: str) -> Breadcrumb | None:
+    try:
+        data, _stat = await patient(lambda: client.get(path))
+    except NoNode:
+        return None
+    return read(Breadcrumb, data, path)
+
+
+async def _observed(client: Client, path: str) -> Observed | None:
+    try:
+        data, _stat = await patient(lambda: client.get(path))
+    except NoNode:
+        return None
+    return read(Observed, data, path) if data else None
+
+
+async def _together(*reads: Awaitable[Any]) -> list[Any]:
+    """Send all at once; their results in order. The first error cancels the rest."""
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(_as_coroutine(each)) for each in reads]
+    return [task.result() for task in tasks]
+
+
+async def _as_coroutine(read_: Awaitable[Any]) -> Any:
+    return await read_
