@@ -1,10 +1,32 @@
-"""The simulated world and the auditor: how this project proves its promise.
+"""For tests: a server with faults to order, and how this project proves its promise.
 
-`world.World` runs the real client, server, recipes and agent in one thread, in virtual time, on
-hosts that crash, freeze, sleep, drift and are cut off from each other; a seed is one exact run.
-`auditor` judges journals and imports nothing of ours; `witness` is the program that writes them.
+`EmbeddedServer` is a ZooKeeper server inside a test, and `plugin` has pytest fixtures of it: this
+is for any project. `world.World` runs the real client, server, recipes and agent in one thread,
+in virtual time, on hosts that crash, freeze, sleep, drift and are cut off from each other; a seed
+is one exact run. `auditor` judges journals and imports nothing of ours; `witness` is the program
+that writes them.
 
-Rule of this file: it imports nothing, so that the auditor starts alone.
+Rule of this file: it imports nothing before it is asked for it, so that the auditor starts alone.
 """
 
-__all__: list[str] = []
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from incumbent.testing.embedded import EmbeddedServer
+    from incumbent.testing.mishaps import Mishap
+
+__all__ = ["EmbeddedServer", "Mishap"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "EmbeddedServer":
+        from incumbent.testing.embedded import EmbeddedServer
+
+        return EmbeddedServer
+    if name == "Mishap":
+        from incumbent.testing.mishaps import Mishap
+
+        return Mishap
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

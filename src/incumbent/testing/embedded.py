@@ -1,0 +1,501 @@
+"""A ZooKeeper server inside a test: there in milliseconds, with faults to order.
+
+    with EmbeddedServer() as server:
+        zk = KazooClient(server.hosts)              # or incumbent.connect(server.hosts)
+        server.lose_reply(op="create", path="/locks/*")
+        server.expire(zk.client_id[0])
+
+Each server has a thread and an event loop of its own. A thread, because a test wants many
+servers at once and each within milliseconds, and because faults are then plain method calls; its
+own, because a stalled server must stall nobody else, and a test may block as it likes. It costs
+four file descriptors, and two for each connection. (A server as a process: `incumbent server`.)
+
+The server is the one of `incumbent server`, with its store in memory. Faults of the network
+happen on the line in front of it (see `line`), which is there only in this class.
+
+Every method may be called from any thread, from a coroutine too: none waits for a client, only
+`start`, `stop`, `restart` and `stall` take longer than some microseconds. In a coroutine,
+`async with EmbeddedServer() as server` starts and stops it without blocking the loop.
+
+Rule of this file: what a method orders is in force when it returns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from types import TracebackType
+from typing import Any, Literal, TypeAlias, TypeVar
+
+from incumbent.server.journal import pack_znode, unpack_transactions, unpack_znode
+from incumbent.server.policy import Policy
+from incumbent.server.server import Server
+from incumbent.server.service import Service
+from incumbent.server.store import Loaded, MemoryStore
+from incumbent.server.tree import Tree
+from incumbent.testing.line import Line
+from incumbent.testing.mishaps import Fate, Mishap, Mishaps
+from incumbent.wire import Err, Op
+from incumbent.wire.protocol import MAX_SEQUENCE
+
+__all__ = ["BlackHole", "Direction", "EmbeddedServer"]
+
+T = TypeVar("T")
+
+Direction: TypeAlias = Literal["in", "out", "both"]
+"""As the server sees it: `in` is what clients send, `out` what they are sent."""
+
+_DEADLINE = 30.0  # seconds; for what the server's thread does at once unless something is broken
+
+
+class EmbeddedServer:
+    """A server on a port of its own; a context manager, plain or async.
+
+    host    where it listens
+    port    0 takes a free one; it stays this server's, also while it is stopped
+    tick    seconds; sessions are granted 2 to 20 ticks. To see a session expire there is no need
+            for a small one: `expire` does it at once
+    policy  what clients may do (see `incumbent.server.policy`)
+    log     takes the server's lines for the operator, called in its thread
+    """
+
+    def __init__(
+        self,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        tick: float = 2.0,
+        policy: Policy | None = None,
+        log: Callable[[str], None] | None = None,
+    ) -> None:
+        self.host = host
+        self.tick = tick
+        self._policy = policy
+        self._log = log
+        self._store = _Memory()
+        self._mishaps = Mishaps()
+        self._lines: dict[Line, None] = {}
+        self._holes: dict[BlackHole, None] = {}
+        self._is_holding = False
+        self._held: dict[int, None] = {}  # sessions that ended while their ephemerals were held
+        self._server: Server | None = None
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._going_on = threading.Event()
+        self._going_on.set()
+        # Never listens: it keeps the port from everybody else while the server is stopped.
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._claim = socket.socket(family)
+        self._claim.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._claim.bind((host, port))
+        self.port: int = self._claim.getsockname()[1]
+
+    @property
+    def hosts(self) -> str:
+        """`HOST:PORT`, what a client takes as its hosts."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    # -- its life
+
+    def __enter__(self) -> EmbeddedServer:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> EmbeddedServer:
+        self._begin()
+        try:
+            await asyncio.wrap_future(self._post(self._serve()))
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self.is_running:
+            self.resume()
+            await asyncio.wrap_future(self._post(self._cease()))
+        self.close()
+
+    @property
+    def is_running(self) -> bool:
+        return self._thread is not None
+
+    def start(self) -> None:
+        """Serve; what was there before a `stop` is there again, sessions with a full timeout."""
+        assert not self.is_running, "the server is running already"
+        self._begin()
+        try:
+            self._call(self._serve())
+        except BaseException:
+            self._end()
+            raise
+
+    def stop(self) -> None:
+        """Close every connection and serve no more; connections are refused from then on."""
+        if self.is_running:
+            self.resume()
+            self._call(self._cease())
+            self._end()
+
+    def restart(self) -> None:
+        """`stop` and `start`: clients lose their connections, nothing else."""
+        self.stop()
+        self.start()
+
+    def close(self) -> None:
+        """Stop for good, and give the port back."""
+        self.stop()
+        self._claim.close()
+
+    # -- mishaps of single requests
+
+    def lose_reply(
+        self,
+        *,
+        op: str | Op | None = None,
+        path: str | None = None,
+        session_id: int | None = None,
+        nth: int = 1,
+        times: int = 1,
+    ) -> Mishap:
+        """Carry out the n-th request that matches, then cut the connection instead of replying.
+
+        op          `create` (in all its forms), `delete`, `set_data`, `multi`, … (see
+                    `incumbent.wire.Op`); None: any but a ping
+        path        a pattern as in a shell, such as `/locks/*`; of a multi, of any of its
+                    operations. A client's chroot is part of the path
+        session_id  of this session only
+        times       how many requests in a row it befalls
+        """
+        return self._order(Fate.REPLY_LOST, op, path, session_id, nth, times)
+
+    def lose_request(
+        self,
+        *,
+        op: str | Op | None = None,
+        path: str | None = None,
+        session_id: int | None = None,
+        nth: int = 1,
+        times: int = 1,
+    ) -> Mishap:
+        """Cut the connection instead of carrying out the n-th request that matches."""
+        return self._order(Fate.REQUEST_LOST, op, path, session_id, nth, times)
+
+    def refuse(
+        self,
+        code: int | Err,
+        *,
+        op: str | Op | None = None,
+        path: str | None = None,
+        session_id: int | None = None,
+        nth: int = 1,
+        times: int = 1,
+    ) -> Mishap:
+        """Answer the n-th request that matches with this error code, and don't carry it out."""
+        return self._order(Fate.REFUSED, op, path, session_id, nth, times, code=int(code))
+
+    def delay(
+        self,
+        seconds: float,
+        *,
+        op: str | Op | None = None,
+        path: str | None = None,
+        session_id: int | None = None,
+        nth: int = 1,
+        times: int = 1,
+    ) -> Mishap:
+        """Keep the n-th request that matches, and all behind it, from the server for a while."""
+        return self._order(Fate.LATE, op, path, session_id, nth, times, seconds=seconds)
+
+    # -- of connections
+
+    def drop(self, session_id: int | None = None) -> int:
+        """Cut a session's connection, or all; how many. Sessions live, clients may come back."""
+
+        def cut() -> int:
+            lines = self._lines_of(session_id)
+            for line in lines:
+                line.cut()
+            return len(lines)
+
+        return self._do(cut)
+
+    def black_hole(
+        self, session_id: int | None = None, *, direction: Direction = "both"
+    ) -> BlackHole:
+        """From now on nothing arrives, not even that a connection is closed, until `heal`.
+
+        For a session's connection, or for all of them and those that are yet to come. As on a
+        network that is mended, what was sent meanwhile arrives late.
+        """
+        hole = BlackHole(self, session_id, direction)
+        self._do(lambda: self._open(hole))
+        return hole
+
+    # -- of sessions
+
+    @property
+    def sessions(self) -> list[int]:
+        """The ids of all sessions that are alive, the oldest first."""
+        return self._turn(lambda service: list(service.tree.sessions))
+
+    def expire(self, session_id: int) -> None:
+        """End a session now, as if its client had fallen silent. Raises `KeyError` for no session."""
+
+        def end(service: Service) -> None:
+            if session_id not in service.tree.sessions:
+                raise KeyError(session_id)
+            service.end(session_id)
+
+        self._turn(end)
+
+    @contextlib.contextmanager
+    def hold_ephemerals(self) -> Iterator[None]:
+        """In the block, sessions that end leave their ephemerals behind; these go at its end.
+
+        It is what a client sees of an ensemble whose other servers have not heard yet that its
+        last session is over.
+        """
+        self._is_holding = True
+        try:
+            yield
+        finally:
+            self._is_holding = False
+            held = list(self._held)
+            self._held.clear()
+            if self.is_running:
+
+                def let_go(service: Service) -> None:
+                    for session_id in held:
+                        service.end(session_id)
+
+                self._turn(let_go)
+
+    # -- of the server
+
+    def preset_counter(self, path: str, value: int) -> None:
+        """The next sequential child of `path` gets this number. Raises `KeyError` for no znode.
+
+        From 0 to 2147483647, where the counter sticks.
+        """
+        assert 0 <= value <= MAX_SEQUENCE, f"{value} is no counter"
+
+        def preset(service: Service) -> None:
+            service.tree.nodes[path].creations = value
+            self._store.begin_with(service.tree)
+
+        self._turn(preset)
+
+    def stall(self) -> None:
+        """The server stands still, as in a pause of its machine, until `resume`.
+
+        Nothing is read, answered, accepted or timed; whatever else is ordered meanwhile, but
+        mishaps of requests, has to wait.
+        """
+        assert self._loop is not None, "the server is not running"
+        self._going_on.clear()
+        standing = threading.Event()
+
+        def stand() -> None:
+            standing.set()
+            self._going_on.wait()
+
+        self._loop.call_soon_threadsafe(stand)
+        if not standing.wait(_DEADLINE):
+            raise TimeoutError("the server's thread is busy with something else")
+
+    def resume(self) -> None:
+        """Go on after a `stall`."""
+        self._going_on.set()
+
+    @contextlib.contextmanager
+    def stalled(self) -> Iterator[None]:
+        """`stall`, and `resume` at the end of the block."""
+        self.stall()
+        try:
+            yield
+        finally:
+            self.resume()
+
+    # -- how it is done
+
+    def _order(
+        self,
+        fate: Fate,
+        op: str | Op | None,
+        path: str | None,
+        session_id: int | None,
+        nth: int,
+        times: int,
+        **more: float,
+    ) -> Mishap:
+        return self._mishaps.order(
+            fate, op=op, path=path, session_id=session_id, nth=nth, times=times, **more
+        )
+
+    def _lines_of(self, session_id: int | None) -> list[Line]:
+        return [line for line in self._lines if session_id in (None, line.session_id)]
+
+    def _open(self, hole: BlackHole) -> None:
+        self._holes[hole] = None
+        self._shut_lanes()
+
+    def _heal(self, hole: BlackHole) -> None:
+        self._holes.pop(hole, None)
+        self._shut_lanes()
+
+    def _shut_lanes(self) -> None:
+        """Each lane is shut if and only if some hole covers it."""
+        for line in list(self._lines):
+            holes = [hole for hole in self._holes if hole.session_id in (None, line.session_id)]
+            line.inward.is_shut = any(hole.direction != "out" for hole in holes)
+            line.outward.is_shut = any(hole.direction != "in" for hole in holes)
+            line.inward.go_on()
+            line.outward.go_on()
+
+    def _line(self, connection: asyncio.Protocol) -> Line:
+        line = Line(connection, self._mishaps, self._lines)
+        holes = [hole for hole in self._holes if hole.session_id is None]
+        line.inward.is_shut = any(hole.direction != "out" for hole in holes)
+        line.outward.is_shut = any(hole.direction != "in" for hole in holes)
+        return line
+
+    def _spares(self, session_id: int) -> bool:
+        if self._is_holding:
+            self._held[session_id] = None
+        return self._is_holding
+
+    async def _serve(self) -> None:
+        server = Server(self._store, tick=self.tick, log=self._log, policy=self._policy)
+        server.line = self._line
+        server.spares_ephemerals = self._spares
+        await server.start(self.host, self.port)
+        self._server = server
+
+    async def _cease(self) -> None:
+        server, self._server = self._server, None
+        if server is not None:
+            await server.stop()
+        for line in list(self._lines):
+            line.cut()
+            await line.gone.wait()
+        self._holes.clear()
+
+    def _begin(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name=f"zookeeper {self.hosts}", daemon=True
+        )
+        self._thread.start()
+
+    def _end(self) -> None:
+        assert self._loop is not None and self._thread is not None
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(_DEADLINE)
+        self._loop.close()
+        self._loop = self._thread = None
+
+    def _post(self, work: Coroutine[Any, Any, T]) -> Any:
+        assert self._loop is not None, "the server is not running"
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def _call(self, work: Coroutine[Any, Any, T]) -> T:
+        result: T = self._post(work).result(_DEADLINE)
+        return result
+
+    def _do(self, function: Callable[[], T]) -> T:
+        """Its result, from the server's thread."""
+        assert self._going_on.is_set(), "the server is stalled: resume it first"
+
+        async def work() -> T:
+            return function()
+
+        return self._call(work())
+
+    def _turn(self, chore: Callable[[Service], T]) -> T:
+        """Its result, from a turn of the server's own."""
+        assert self._going_on.is_set(), "the server is stalled: resume it first"
+
+        async def work() -> T:
+            assert self._server is not None
+            done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+            def step(service: Service) -> None:
+                try:
+                    done.set_result(chore(service))
+                except Exception as error:
+                    done.set_exception(error)
+
+            self._server.do(step)
+            return await done
+
+        return self._call(work())
+
+
+class BlackHole:
+    """Where nothing comes out of; a context manager that heals it at the end."""
+
+    def __init__(
+        self, server: EmbeddedServer, session_id: int | None, direction: Direction
+    ) -> None:
+        assert direction in ("in", "out", "both"), f"{direction!r} is no direction"
+        self.session_id = session_id
+        self.direction = direction
+        self._server = server
+
+    def __enter__(self) -> BlackHole:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._server.is_running:
+            self.heal()
+
+    def heal(self) -> None:
+        """What was sent meanwhile arrives now."""
+        self._server._do(lambda: self._server._heal(self))
+
+
+class _Memory(MemoryStore):
+    """A store in memory that may begin with a tree which no transactions lead to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._first: tuple[int, dict[str, bytes], dict[int, int]] | None = None
+
+    def begin_with(self, tree: Tree) -> None:
+        nodes = {path: pack_znode(node) for path, node in tree.nodes.items() if path}
+        self._first = (tree.zxid, nodes, dict(tree.sessions))
+        self._groups.clear()
+
+    def load(self) -> Loaded:
+        if self._first is None:
+            return super().load()
+        zxid, nodes, sessions = self._first
+        restored = ((path, unpack_znode(body)) for path, body in nodes.items())
+        tree = Tree.restored(zxid, restored, sessions.items())
+        for group in self._groups:
+            for transaction in unpack_transactions(group):
+                if transaction.zxid > zxid:
+                    tree.apply(transaction)
+        return Loaded(tree=tree, secret=self._secret)
