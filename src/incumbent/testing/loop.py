@@ -284,7 +284,9 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def _waiting(self) -> str:
         tasks = self.tasks()
-        names = ", ".join(f"{t.domain.name}:{t.get_name()}" for t in tasks[:8])
+        names = ", ".join(
+            f"{t.domain.name} in {getattr(t.get_coro(), '__qualname__', t)}" for t in tasks[:8]
+        )
         return f"; waiting: {names}" + (" …" if len(tasks) > 8 else "") if tasks else ""
 
     # -- domains -------------------------------------------------------------------------------
