@@ -13,6 +13,7 @@ from typing import Protocol, cast
 
 from incumbent.errors import RemoteWireError
 from incumbent.server.sessions import Peer
+from incumbent.server.traffic import Account, Traffic
 from incumbent.server.words import WORDS
 from incumbent.wire import MAX_FRAME, FrameDecoder, Id
 
@@ -27,6 +28,8 @@ _ENOUGH = 256 * 1024  # bytes of replies to one connection in one turn
 class Inbox(Protocol):
     """What a connection needs of its server."""
 
+    traffic: Traffic
+
     def opened(self, connection: Connection) -> None: ...
 
     def asked(self, connection: Connection, word: bytes) -> None: ...
@@ -38,7 +41,7 @@ class Inbox(Protocol):
 
 
 class Connection(Peer, asyncio.Protocol):
-    """A client's connection, from `address`.
+    """A client's connection, from `address` and `port`; `is_secure` if by TLS.
 
     `idle_since` is when it was first seen to have no session.
     """
@@ -47,6 +50,9 @@ class Connection(Peer, asyncio.Protocol):
         super().__init__()
         self.idle_since: float | None = None
         self.address = ""
+        self.port = 0
+        self.is_secure = False
+        self.account = Account()
         self._inbox = inbox
         self._frames = FrameDecoder(MAX_FRAME)
         self._head: bytes | None = b""  # the first bytes, until they are four
@@ -59,11 +65,18 @@ class Connection(Peer, asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is of no such class
         name = transport.get_extra_info("peername")
-        self.address = str(name[0]) if name else ""
+        self.address, self.port = (str(name[0]), name[1]) if name else ("", 0)
         self.ids = (Id("ip", self.address),)
+        encryption = transport.get_extra_info("ssl_object")
+        if encryption is not None:
+            from incumbent.server.tls import certified_ids
+
+            self.is_secure = True
+            self.ids += certified_ids(encryption)
         self._inbox.opened(self)
 
     def data_received(self, data: bytes) -> None:
+        self._inbox.traffic.bytes_received += len(data)
         if self._head is not None:
             data = self._head + data
             if len(data) < 4:
@@ -71,6 +84,7 @@ class Connection(Peer, asyncio.Protocol):
                 return
             self._head = None
             if data[:4] in WORDS:
+                self.account.received += 1
                 self._inbox.asked(self, data[:4])
                 return
         if self.is_leaving or self._transport is None:
@@ -80,6 +94,7 @@ class Connection(Peer, asyncio.Protocol):
         except RemoteWireError:
             bodies = [None]
         self.queue.extend(bodies)
+        self.account.received += len(bodies)
         self._queue_bytes += sum(map(_cost, bodies))
         if self._queue_bytes > _QUEUE_BYTES and not self._is_full:
             self._is_full = True
@@ -104,6 +119,11 @@ class Connection(Peer, asyncio.Protocol):
         self._inbox.ready(self, 0)
 
     @property
+    def waiting(self) -> int:
+        """Requests that are not yet served."""
+        return len(self.queue)
+
+    @property
     def is_servable(self) -> bool:
         """Something is queued, and its client takes replies."""
         return bool(self.queue) and not self._is_slow and self.out_bytes < _ENOUGH
@@ -123,7 +143,10 @@ class Connection(Peer, asyncio.Protocol):
         if self._transport is None:
             return
         if self.out:
-            self._transport.write(b"".join(self.out))
+            self.account.sent += len(self.out)
+            data = b"".join(self.out)
+            self._inbox.traffic.bytes_sent += len(data)
+            self._transport.write(data)
             self.out.clear()
             self.out_bytes = self.events = 0
         if self.is_cut:

@@ -13,15 +13,18 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+import ssl
+from collections.abc import Callable, Container
+from typing import TypeAlias
 
 from incumbent.clock import SYSTEM, Clock
 from incumbent.server import words
 from incumbent.server.connection import Connection
 from incumbent.server.policy import Policy
+from incumbent.server.report import About, Report
 from incumbent.server.service import Service
 from incumbent.server.store import Store, StoreFailed
-from incumbent.server.words import Traffic
+from incumbent.server.traffic import Traffic
 from incumbent.wire import Request
 
 __all__ = ["Server"]
@@ -43,6 +46,8 @@ _RELAPSE = 60.0
 _IDLE = 10.0
 """Seconds within which a connection must ask for a session, and take what it was last sent."""
 
+_Question: TypeAlias = tuple[Callable[[Report], str], asyncio.Future[str]]
+
 
 class Server:
     """A ZooKeeper server for one machine.
@@ -55,8 +60,9 @@ class Server:
     reap_every  seconds between two looks for containers to delete
     policy      what clients may do, and how much of it
 
-    `on_request(session_id, request)` is called for each request, if set. After `start`, `host`
-    and `port` are where it listens.
+    `on_request(session_id, request)` is called for each request, if set. `words` are the
+    four-letter words that are answered; `about` is what reports say of it beside that. After
+    `start`, `host` and `port` are where it listens.
 
     For tests that disturb it, before `start`: `line(connection)` gives what stands between a
     transport and its connection; `spares_ephemerals(session_id)` says whether a session that
@@ -80,6 +86,9 @@ class Server:
         self.on_request: Callable[[int, Request], None] | None = None
         self.line: Callable[[asyncio.Protocol], asyncio.Protocol] | None = None
         self.spares_ephemerals: Callable[[int], bool] | None = None
+        self.words: Container[str] = words.DEFAULT_WORDS
+        self.about = About()
+        self.traffic = Traffic()
         self._store = store
         self._clock = clock
         self._rng = rng or random.SystemRandom()
@@ -97,19 +106,19 @@ class Server:
         self._probe_delay = _PROBE
         self._healed_at = -_RELAPSE
         self._timers: dict[str, asyncio.TimerHandle] = {}
-        self._listener: asyncio.Server | None = None
+        self._listeners: list[asyncio.Server] = []
         self._pipeline: asyncio.Task[None] | None = None
-        self._traffic = Traffic()
+        self._served: list[tuple[Connection, int]] = []  # in this turn, and how many of theirs
+        self._questions: list[_Question] = []
+        self._answers: list[tuple[_Question, str]] = []  # until they may be seen
 
-    async def start(self, host: str = "127.0.0.1", port: int = 0) -> None:
+    async def start(
+        self, host: str = "127.0.0.1", port: int = 0, *, tls: ssl.SSLContext | None = None
+    ) -> None:
         """Load the store, then listen. Raises `StoreFailed` or `OSError`."""
         self._service = self._load()
+        self.host, self.port = await self.listen(host, port, tls=tls)
         loop = asyncio.get_running_loop()
-        self._listener = await loop.create_server(
-            self._connection, host, port, backlog=_BACKLOG
-        )
-        name = self._listener.sockets[0].getsockname()
-        self.host, self.port = name[0], name[1]
         self._pipeline = loop.create_task(self._run())
         self._look_later()
         self._reap_later()
@@ -118,12 +127,13 @@ class Server:
         """Finish the turn that is under way and close. Sessions stay: they are in the store."""
         self._is_stopping = True
         self._wake.set()
-        if self._listener is not None:
-            self._listener.close()
+        for listener in self._listeners:
+            listener.close()
         for timer in self._timers.values():
             timer.cancel()
         if self._pipeline is not None:
             await self._pipeline
+        self._fail_questions("the server is stopping")
         for connection in list(self._connections):
             connection.abort()
         self._store.close()
@@ -133,9 +143,33 @@ class Server:
         assert self._pipeline is not None, "the server was not started"
         await asyncio.shield(self._pipeline)
 
+    async def listen(
+        self, host: str, port: int, *, tls: ssl.SSLContext | None = None
+    ) -> tuple[str, int]:
+        """Listen there as well; where that is. Raises `OSError`."""
+        listener = await asyncio.get_running_loop().create_server(
+            self._connection, host, port, backlog=_BACKLOG, ssl=tls
+        )
+        self._listeners.append(listener)
+        name = listener.sockets[0].getsockname()
+        return name[0], name[1]
+
+    def ask(self, question: Callable[[Report], str]) -> asyncio.Future[str]:
+        """What the function makes of a report, once it may be seen.
+
+        The future raises `ConnectionError` while the store cannot be read, and at the end.
+        """
+        answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._questions.append((question, answer))
+        if self._is_stopping:
+            self._fail_questions("the server is stopping")
+        self._wake.set()
+        return answer
+
     # -- what connections report
 
     def opened(self, connection: Connection) -> None:
+        connection.account.since_ms = int(self._clock.wall() * 1000)
         self._connections[connection] = None
         if self._service is None or self._is_stopping:
             connection.abort()
@@ -144,18 +178,16 @@ class Server:
         if self._service is not None:
             if frames:
                 self._service.sessions.heard(connection)
-                self._traffic.received += frames
+                self.traffic.received += frames
             self._ready[connection] = None
             self._wake.set()
 
     def asked(self, connection: Connection, word: bytes) -> None:
         def chore(service: Service) -> None:
-            waiting = sum(len(other.queue) for other in self._ready)
-            connections = len(self._connections)
-            answer = words.answer(word, service.tree, self._traffic, connections, waiting)
-            connection.out.append(answer)
+            connection.out.append(words.answer(word, self._report(service), self.words))
             service.leave(connection)
 
+        self.traffic.received += 1
         self.do(chore)
 
     def lost(self, connection: Connection) -> None:
@@ -178,6 +210,7 @@ class Server:
             service = self._service
             if service is None:
                 self._chores.clear()
+                self._fail_questions("the server cannot read its data")
                 continue
             if self._is_probe_due:
                 await self._probe(service)
@@ -186,6 +219,7 @@ class Server:
             batch = service.take()
             if batch:
                 self._is_committing = True
+                committing = self._clock.boottime()
                 try:
                     await self._store.commit(batch)
                 except StoreFailed as failure:
@@ -193,9 +227,10 @@ class Server:
                     continue
                 finally:
                     self._is_committing = False
+                self.traffic.committed(self._clock.boottime() - committing, len(batch))
             self._release(service)
             if served:
-                self._traffic.took(self._clock.boottime() - begun, served)
+                self._account(service, self._clock.boottime() - begun, served, len(batch))
             if self._chores or any(connection.is_servable for connection in self._ready):
                 self._wake.set()
                 await asyncio.sleep(0)
@@ -206,16 +241,25 @@ class Server:
         self._chores.clear()
         for chore in chores:
             chore(service)
+        for question in self._questions:
+            self._answers.append((question, question[0](self._report(service))))
+        self._questions.clear()
         served = weight = 0
         for connection in list(self._ready):
+            before = served
             while connection.is_servable and weight < _TURN:
                 body = connection.take()
                 if body is None:
                     service.leave(connection)
                     continue
+                is_first = not connection.is_connected
                 service.handle(connection, body)
                 served += 1
                 weight += 1 + len(body) // _HEAVY
+                self.traffic.connects += is_first
+                connection.account.last = b"" if is_first else body[:8]
+            if served > before:
+                self._served.append((connection, served - before))
             if not connection.queue:
                 del self._ready[connection]
         return served
@@ -224,8 +268,30 @@ class Server:
         """Everything decided is durable: let it be seen."""
         for peer in service.released():
             assert isinstance(peer, Connection)
-            self._traffic.sent += len(peer.out)
+            self.traffic.sent += len(peer.out)
             peer.flush()
+        for (_, answer), text in self._answers:
+            if not answer.done():
+                answer.set_result(text)
+        self._answers.clear()
+
+    def _account(self, service: Service, seconds: float, served: int, writes: int) -> None:
+        """A turn took so long, released."""
+        self.traffic.took(seconds, served, writes)
+        now_ms = round(self._clock.boottime() * 1000)
+        for connection, requests in self._served:
+            connection.account.took(seconds * 1000, requests, service.tree.zxid, now_ms)
+        self._served.clear()
+
+    def _report(self, service: Service) -> Report:
+        return Report(
+            about=self.about,
+            service=service,
+            traffic=self.traffic,
+            callers=list(self._connections),
+            now=self._clock.boottime(),
+            wall=self._clock.wall(),
+        )
 
     # -- when the store fails
 
@@ -241,6 +307,9 @@ class Server:
         self._service = None
         self._ready.clear()
         self._chores.clear()
+        self._served.clear()
+        self._questions = [question for question, _ in self._answers] + self._questions
+        self._answers.clear()
         for connection in list(self._connections):
             connection.abort()
         self._reload()
@@ -293,15 +362,21 @@ class Server:
         elif self._service is not None:
             overdue = self._service.sessions.expiry.look(now)
             if overdue:
-                self.do(lambda service: service.expire(overdue))
+                self.do(lambda service: self._expire(service, overdue))
         for connection in list(self._connections):
             if connection.is_connected and not connection.is_leaving:
                 connection.idle_since = None
             elif connection.idle_since is None:
                 connection.idle_since = now
             elif now - connection.idle_since > _IDLE:
+                self.traffic.stale += 1
                 connection.abort()
         self._look_later()
+
+    def _expire(self, service: Service, overdue: list[int]) -> None:
+        before = len(service.tree.sessions)
+        service.expire(overdue)
+        self.traffic.expired += before - len(service.tree.sessions)
 
     def _reap_later(self) -> None:
         self._set_timer("reap", self._reap_every, self._reap)
@@ -316,6 +391,12 @@ class Server:
             self._timers[name] = loop.call_later(delay, callback)
 
     # -- small things
+
+    def _fail_questions(self, why: str) -> None:
+        for _, answer in self._questions:
+            if not answer.done():
+                answer.set_exception(ConnectionError(why))
+        self._questions.clear()
 
     def _connection(self) -> asyncio.Protocol:
         connection = Connection(self)
