@@ -127,7 +127,7 @@ class Report:
                 "min_latency": round(traffic.latency.least),
                 "num_alive_client_connections": len(self.callers),
                 "uptime": self.uptime_ms,
-                "auth_failed_count": traffic.unproven,
+                "auth_failed_count": self.service.unproven,
             },
             "node_count": len(self.service.tree.nodes),
         }
@@ -228,7 +228,7 @@ class Report:
             "packets_sent": traffic.sent,
             "packets_received": traffic.received,
             "watch_count": len(self.service.watches),
-            "auth_failed_count": traffic.unproven,
+            "auth_failed_count": self.service.unproven,
             "min_latency": round(traffic.latency.least),
             "max_file_descriptor_count": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
             "approximate_data_size": tree.size,
@@ -262,7 +262,7 @@ class Report:
         account = caller.account
         return _briefly(caller) | {
             "session_id": caller.session_id,
-            "last_operation": operation(account),
+            "last_operation": _operation(account),
             "established": account.since_ms,
             "session_timeout": self.timeout_ms(caller),
             "last_cxid": _HEADER.unpack(account.last)[0] if account.last else -1,
@@ -278,21 +278,21 @@ class Report:
         return round(self.service.sessions.expiry.timeouts.get(caller.session_id, 0) * 1000)
 
 
-def operation(account: Account) -> str:
+def _operation(account: Account) -> str:
     """The last request's type, as Apache abbreviates it."""
     if not account.last:
         return "SESS" if account.received else "NA"
     return _OPERATIONS.get(_HEADER.unpack(account.last)[1], "NA")
 
 
-def place(caller: Caller) -> str:
+def _place(caller: Caller) -> str:
     """Where it comes from, as HOST:PORT."""
     return f"{caller.address}:{caller.port}"
 
 
 def _briefly(caller: Caller) -> dict[str, Any]:
     return {
-        "remote_socket_address": place(caller),
+        "remote_socket_address": _place(caller),
         "interest_ops": 0 if caller.is_leaving else 1,
         "outstanding_requests": caller.waiting,
         "packets_received": caller.account.received,
