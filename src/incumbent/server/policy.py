@@ -6,7 +6,8 @@ or all of its connections; Apache ZooKeeper's default where it has one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from incumbent.wire import MAX_FRAME
 
@@ -17,6 +18,8 @@ __all__ = ["Policy"]
 class Policy:
     """Settings of a server; each names Apache's.
 
+    min_timeout, max_timeout seconds that a session lasts; None for 2 and 20 ticks
+    sasl                     secrets of users by name, for SASL DIGEST-MD5; None: not spoken
     super_digest             `super:` and the base64 of its SHA-1: who shows this may do all
                              (zookeeper.DigestAuthenticationProvider.superDigest)
     schemes                  schemes of ids beyond `ip` and `digest` that ACLs may name, such as
@@ -29,7 +32,10 @@ class Policy:
     all_reply_bytes          that all clients together may; then the one with the most is closed
     """
 
-    super_digest: str | None = None
+    min_timeout: float | None = None
+    max_timeout: float | None = None
+    sasl: Mapping[str, bytes] | None = field(default=None, repr=False)
+    super_digest: str | None = field(default=None, repr=False)
     schemes: tuple[str, ...] = ()
     ttl_znodes: bool = False
     connections_per_address: int = 60
@@ -37,3 +43,7 @@ class Policy:
     requests_waiting: int = 1000
     reply_bytes: int = 16 * 1024 * 1024
     all_reply_bytes: int = 256 * 1024 * 1024
+
+    def timeouts(self, tick: float) -> tuple[float, float]:
+        """The shortest and the longest session, in seconds."""
+        return self.min_timeout or 2 * tick, self.max_timeout or 20 * tick

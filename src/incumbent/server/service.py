@@ -20,6 +20,7 @@ from incumbent.server import transactions
 from incumbent.server.acl import Keeper, permits
 from incumbent.server.policy import Policy
 from incumbent.server.reads import READS, set_again
+from incumbent.server.sasl import SaslExchange, SaslRefused
 from incumbent.server.sessions import NO_PASSWORD, Peer, Sessions
 from incumbent.server.store import Loaded
 from incumbent.server.tree import (
@@ -48,6 +49,7 @@ from incumbent.wire import (
     CreateTtl,
     Delete,
     Err,
+    Id,
     KeeperState,
     MalformedRequest,
     Multi,
@@ -99,7 +101,10 @@ class Service:
         self.is_writable = True
         self.on_request = on_request
         self.spares_ephemerals: Callable[[int], bool] | None = None  # see Server
-        self.sessions = Sessions(loaded, clock=clock, tick=tick, rng=rng)
+        self.unproven = 0  # credentials that proved nothing
+        timeouts = self.policy.timeouts(tick)
+        self.sessions = Sessions(loaded, clock=clock, tick=tick, rng=rng, timeouts=timeouts)
+        self._rng = rng
         self._clock = clock
         self._log = log
         self._changed: dict[Peer, None] = {}
@@ -244,13 +249,12 @@ class Service:
                 self._answer(peer, xid, request, None)
             case AuthPacket():
                 self._authenticate(peer, xid, request)
-            case Sasl():  # no mechanism is configured
-                header = ReplyHeader(xid, 0, Err.OK).encode()
-                self._send(peer, header + request.encode_answer(None))
+            case Sasl(token):
+                self._sasl(peer, xid, token or b"")
             case Reconfig():
                 raise Refused("", Err.RECONFIG_DISABLED)
             case CloseSession():
-                self._check_writable()
+                self.check_writable()
                 self._end(peer.session_id)
                 self._answer(peer, xid, request, None)
                 self.leave(peer)
@@ -262,6 +266,7 @@ class Service:
         err = Err.AUTH_FAILED if ids is None else Err.OK
         self._send(peer, ReplyHeader(xid, 0, err).encode())
         if ids is None:
+            self.unproven += 1
             self.leave(peer)
         else:
             peer.ids = tuple(dict.fromkeys((*peer.ids, *ids)))
@@ -274,8 +279,28 @@ class Service:
             )
         return peer.author
 
+    def _sasl(self, peer: Peer, xid: int, token: bytes) -> None:
+        """One step; who fails is told so and has to go, as Apache does it."""
+        answer: bytes | None = None
+        err = Err.OK
+        if self.policy.sasl is not None:
+            if peer.sasl is None or peer.sasl.name is not None:
+                peer.sasl = SaslExchange(self.policy.sasl, f"{self._rng.getrandbits(128):032x}")
+            try:
+                answer = peer.sasl.step(token)
+            except SaslRefused as refused:
+                self._log(str(refused))
+                self.unproven += 1
+                err = Err.AUTH_FAILED
+        if peer.sasl is not None and peer.sasl.name is not None:
+            peer.ids += (Id("sasl", peer.sasl.name),)
+            peer.author = None
+        self._send(peer, ReplyHeader(xid, 0, err).encode() + Sasl.encode_answer(answer))
+        if err is not Err.OK:
+            self.leave(peer)
+
     def _write(self, peer: Peer, xid: int, request: MultiOp | SetAcl) -> None:
-        self._check_writable()
+        self.check_writable()
         step = transactions.decide(self.tree, self._author(peer), request)
         (result,) = self._commit((step.change,)) if step.change else (None,)
         if isinstance(request, Create) and isinstance(result, Created):
@@ -290,7 +315,7 @@ class Service:
             )
             if op.path is None or is_odd:  # unreadable, says Apache
                 raise Refused("", Err.MARSHALLING)
-        self._check_writable()
+        self.check_writable()
         try:
             steps = transactions.decide_multi(self.tree, self._author(peer), request)
         except transactions.MultiRefused as refused:
@@ -343,7 +368,8 @@ class Service:
         self._commit((change,))
         return self.sessions.end(session_id)
 
-    def _check_writable(self) -> None:
+    def check_writable(self) -> None:
+        """Raises a `Refused` while the store fails."""
         if not self.is_writable:
             raise Refused("", _SYSTEM_ERROR)
 

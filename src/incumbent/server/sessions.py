@@ -14,6 +14,7 @@ from collections.abc import Container
 
 from incumbent.clock import Clock
 from incumbent.server.expiry import Expiry
+from incumbent.server.sasl import SaslExchange
 from incumbent.server.store import Loaded
 from incumbent.server.transactions import Author
 from incumbent.wire import Id
@@ -36,6 +37,7 @@ class Peer:
 
     def __init__(self) -> None:
         self.session_id = 0
+        self.sasl: SaslExchange | None = None
         self.ids: tuple[Id, ...] = ()
         self.author: Author | None = None
         self.out: list[bytes] = []
@@ -49,10 +51,18 @@ class Peer:
 class Sessions:
     """What is known of sessions beside the tree: nothing here outlives the process."""
 
-    def __init__(self, loaded: Loaded, *, clock: Clock, tick: float, rng: random.Random) -> None:
+    def __init__(
+        self,
+        loaded: Loaded,
+        *,
+        clock: Clock,
+        tick: float,
+        rng: random.Random,
+        timeouts: tuple[float, float] | None = None,
+    ) -> None:
         self._secret = loaded.secret
         self._clock = clock
-        self._tick = tick
+        self._shortest, self._longest = timeouts or (2 * tick, 20 * tick)
         self._rng = rng
         self._owners: dict[int, Peer] = {}
         now = clock.boottime()
@@ -68,9 +78,8 @@ class Sessions:
                 return session_id
 
     def grant(self, asked_ms: int) -> int:
-        """Milliseconds granted: what was asked for, but at least 2 ticks and at most 20."""
-        tick_ms = self._tick * 1000
-        return round(max(2 * tick_ms, min(asked_ms, 20 * tick_ms)))
+        """Milliseconds granted: what was asked for, but neither too short nor too long."""
+        return round(max(self._shortest * 1000, min(asked_ms, self._longest * 1000)))
 
     def password(self, session_id: int) -> bytes:
         """The 16 bytes that prove a session one's own."""

@@ -44,7 +44,6 @@ class Traffic:
     batches      how many transactions each batch had
     connects     connections that asked for a session
     rejected     connections turned away: too many from one address
-    unproven     credentials that proved nothing
     expired      sessions ended for their client's silence
     stale        connections that never asked for a session, closed
     """
@@ -60,7 +59,6 @@ class Traffic:
     batches: Spread = field(default_factory=Spread)
     connects: int = 0
     rejected: int = 0
-    unproven: int = 0
     expired: int = 0
     stale: int = 0
 
