@@ -127,6 +127,7 @@ RIM: dict[str, set[str]] = {
         "server/copying",
         "server/directory",
         "server/main",
+        "server/metrics",
         "server/zoo_cfg",
         "settings",
         "spec/file",
@@ -134,6 +135,9 @@ RIM: dict[str, set[str]] = {
 }
 """What reaches outside, and the only modules that may. All of `cli` and `testing` may: the one
 is the rim, the other nobody ships in a program."""
+
+_CALENDAR = {"strftime", "localtime", "gmtime", "struct_time"}
+"""Of `time`, what reads no clock when it is told the time."""
 
 _FILE_METHODS = {"read_text", "read_bytes", "write_text", "write_bytes"}
 
@@ -164,16 +168,14 @@ def ours(tree: ast.AST) -> set[str]:
 
 def reaches(tree: ast.AST) -> set[str]:
     """Which keys of RIM it uses."""
-    found = {name.split(".")[0] for name in imports(tree)} & {
-        "uuid",
-        "secrets",
-        "threading",
-        "time",
-    }
+    found = {name.split(".")[0] for name in imports(tree)} & {"uuid", "secrets", "threading"}
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute):
             if node.attr in ("urandom", "SystemRandom", "to_thread", "run_in_executor"):
                 found.add(node.attr)
+            is_time = isinstance(node.value, ast.Name) and node.value.id == "time"
+            if is_time and node.attr not in _CALENDAR:
+                found.add("time")
             is_os_open = (
                 node.attr in ("open", "fdopen")
                 and isinstance(node.value, ast.Name)
