@@ -1,4 +1,4 @@
-"""The server's process: arguments, the data directory's lock, signals, the collector.
+"""The server's process: what it serves with, its signals, its lines, the collector.
 
 Rule of this file: whatever is wrong before it listens is one sentence that names the next step,
 and exit code 2. Imports are few: it has to be there within a tenth of a second.
@@ -6,166 +6,209 @@ and exit code 2. Imports are few: it has to be there within a tenth of a second.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import errno
-import fcntl
 import gc
 import os
 import signal
+import stat
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from incumbent.clock import SYSTEM
+from incumbent.server.config import Address, BadSettings, Settings, read_settings
+from incumbent.server.control import Control
+from incumbent.server.directory import CannotStart, Directory
+from incumbent.server.policy import Policy
+from incumbent.server.report import About
 from incumbent.server.server import Server
 from incumbent.server.sqlite import SqliteStore
 from incumbent.server.store import StoreFailed
+
+if TYPE_CHECKING:
+    import ssl
+
+    from incumbent.server.admin import Admin
 
 __all__ = ["main"]
 
 _USAGE = 2
 
 
-class _CannotStart(Exception):
-    """A sentence for the operator."""
-
-
 def main(argv: Sequence[str]) -> int:
-    """Serve until SIGTERM or SIGINT; returns the exit code."""
-    options = _options(argv)
-    if options.parent_death:
-        _die_with_parent()
+    """Serve until SIGTERM or SIGINT, or carry out `backup` or `restore`; returns the exit code."""
+    log = _log_text
     try:
-        with _Directory(options.data) as directory:
-            store = SqliteStore(directory / "zookeeper.db")
-            _run(_serve(store, options))
+        if argv[:1] and argv[0] in ("backup", "restore"):
+            from incumbent.server.backup import run_command
+
+            print(run_command(argv), flush=True)
+            return 0
+        settings = read_settings(argv, os.environ)
+        log = _log_json if settings.log_format == "json" else _log_text
+        for warning in settings.warnings:
+            log(f"warning: {warning}")
+        if settings.parent_death:
+            _die_with_parent()
+        with Directory(settings.data, log=settings.data_log) as directory:
+            store = SqliteStore(directory.database)
+            _run(_serve(store, directory, settings, log))
     except StoreFailed as error:
-        _log(f"{error}; put a copy of it back, or name another directory with --data")
+        log(f"{error}; put a copy of it back, or name another directory with --data")
         return _USAGE
-    except _CannotStart as error:
-        _log(str(error))
+    except (BadSettings, CannotStart) as error:
+        log(str(error))
         return _USAGE
     return 0
 
 
-def _options(argv: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="incumbent server", description="A ZooKeeper server for one machine."
-    )
-    parser.add_argument(
-        "--data", metavar="DIR", type=Path, required=True, help="where it keeps its data"
-    )
-    parser.add_argument(
-        "--listen",
-        metavar="HOST:PORT",
-        type=_address,
-        default=("127.0.0.1", 2181),
-        help="where clients reach it (default 127.0.0.1:2181; port 0 takes a free one)",
-    )
-    parser.add_argument(
-        "--tick",
-        metavar="SECONDS",
-        type=_seconds,
-        default=2.0,
-        help="sessions last 2 to 20 ticks (default 2)",
-    )
-    parser.add_argument(
-        "--ready-fd",
-        metavar="N",
-        type=int,
-        help="write the line about listening to this file descriptor as well, and close it",
-    )
-    parser.add_argument(
-        "--parent-death", action="store_true", help="stop when the starting process ends"
-    )
-    parser.add_argument(
-        "--until-fd",
-        metavar="N",
-        type=int,
-        help="stop when every process that has this pipe's other end has ended",
-    )
-    return parser.parse_args(argv)
-
-
-def _address(text: str) -> tuple[str, int]:
-    host, colon, port = text.rpartition(":")
-    if not colon or not port.isdigit() or int(port) > 65535:
-        raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT, such as 127.0.0.1:2181")
-    return host.removeprefix("[").removesuffix("]") or "0.0.0.0", int(port)
-
-
-def _seconds(text: str) -> float:
+async def _serve(
+    store: SqliteStore, directory: Directory, settings: Settings, log: Callable[[str], None]
+) -> None:
+    tls = _tls(settings)
+    policy = _policy(settings)
+    server = Server(store, tick=settings.tick, log=log, policy=policy)
+    server.words = settings.words
+    first = settings.listen or settings.tls_listen
+    assert first is not None, "settings name an address"
     try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0.01 <= value <= 60:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 0.01 to 60")
-    return value
-
-
-class _Directory:
-    """The data directory, made if missing, and ours alone while the context lasts."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._fd = -1
-
-    def __enter__(self) -> Path:
-        path = self._path
-        try:
-            path.mkdir(parents=True, exist_ok=True)
-            self._fd = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise _CannotStart(
-                f"cannot write to the data directory {path}: {error.strerror}; "
-                "name another with --data, or give this user the right to write there"
-            ) from None
-        try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            pid = os.read(self._fd, 32).decode(errors="replace").strip() or "unknown"
-            os.close(self._fd)
-            raise _CannotStart(
-                f"the data directory {path} is in use by the server with pid {pid}; "
-                "stop that one, or name another directory with --data"
-            ) from None
-        with suppress(OSError):  # a full disk: the lock holds without the pid
-            os.ftruncate(self._fd, 0)
-            os.write(self._fd, f"{os.getpid()}\n".encode())
-        return path
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._fd)
-
-
-async def _serve(store: SqliteStore, options: argparse.Namespace) -> None:
-    server = Server(store, tick=options.tick, log=_log)
-    host, port = options.listen
-    try:
-        await server.start(host, port)
+        await server.start(*first, tls=None if settings.listen else tls)
+        secure_port = server.port if settings.listen is None else -1
+        if settings.listen and settings.tls_listen:
+            first = settings.tls_listen
+            host, secure_port = await server.listen(*first, tls=tls)
+            log(f"listening with TLS on {Address(host, secure_port)}")
+        admin = None
+        if settings.admin is not None:
+            first = settings.admin
+            admin = await _start_admin(server, first)
+            log(f"admin endpoint at http://{Address(first.host, admin.port)}/commands and /metrics")
     except OSError as error:
-        raise _CannotStart(_why_not_listening(host, port, error)) from None
+        raise CannotStart(_why_not_listening(first, error)) from None
+    shortest, longest = policy.timeouts(settings.tick)
+    server.about = About(
+        data=str(directory.path),
+        data_log=str(directory.database.resolve().parent),
+        port=server.port if settings.listen else -1,
+        tls_port=secure_port,
+        tick=settings.tick,
+        min_timeout=shortest,
+        max_timeout=longest,
+        connections_per_address=settings.connections_per_address,
+        started_at=SYSTEM.boottime(),
+        sizes=directory.sizes,
+    )
+    control = await _start_control(directory, store, log)
     _tune_collector()
     stop = asyncio.get_running_loop().create_future()
     for signum in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(
             signum, lambda: None if stop.done() else stop.set_result(None)
         )
-    if options.until_fd is not None:
+    if settings.until_fd is not None:
         asyncio.get_running_loop().add_reader(
-            options.until_fd, lambda: None if stop.done() else stop.set_result(None)
+            settings.until_fd, lambda: None if stop.done() else stop.set_result(None)
         )
-    _announce(f"listening on {server.host}:{server.port}\n", options.ready_fd)
+    _announce(f"listening on {server.host}:{server.port}\n", settings.ready_fd)
     ended = asyncio.ensure_future(server.wait())
     ended.add_done_callback(lambda _: None if stop.done() else stop.set_result(None))
     await stop
+    for other in (admin, control):
+        if other is not None:
+            other.stop()
     await server.stop()
     await ended
 
 
-def _why_not_listening(host: str, port: int, error: OSError) -> str:
+def _policy(settings: Settings) -> Policy:
+    schemes = []
+    if settings.client_auth != "none":
+        schemes.append("x509")
+    if settings.sasl_users is not None:
+        schemes.append("sasl")
+    return Policy(
+        min_timeout=settings.min_timeout,
+        max_timeout=settings.max_timeout,
+        connections_per_address=settings.connections_per_address,
+        super_digest=settings.super_digest,
+        ttl_znodes=settings.ttl_znodes,
+        schemes=tuple(schemes),
+        sasl=None if settings.sasl_users is None else _users(settings.sasl_users),
+    )
+
+
+def _tls(settings: Settings) -> ssl.SSLContext | None:
+    if settings.tls_cert is None or settings.tls_key is None:
+        return None
+    from incumbent.server.tls import TlsRefused, server_context
+
+    try:
+        return server_context(
+            settings.tls_cert,
+            settings.tls_key,
+            ca=settings.tls_ca,
+            client_auth=settings.client_auth,
+            password=settings.tls_password,
+        )
+    except TlsRefused as error:
+        raise CannotStart(str(error)) from None
+
+
+def _users(path: Path) -> dict[str, bytes]:
+    """Secrets by name, of lines NAME:PASSWORD."""
+    from incumbent.server.sasl import secret_of
+
+    try:
+        with path.open(encoding="utf-8") as file:
+            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+            lines = file.read().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise CannotStart(f"cannot read {path}: {why}; see --sasl-users") from None
+    if mode & 0o077:
+        raise CannotStart(
+            f"{path} has passwords in it and others may open it (mode {mode:04o}); chmod 600 {path}"
+        )
+    secrets: dict[str, bytes] = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        name, colon, password = line.partition(":")
+        if not colon or not name or not password:
+            raise CannotStart(f"{path}: line {number} is not NAME:PASSWORD; see --sasl-users")
+        if name in secrets:
+            raise CannotStart(f"{path}: line {number} names {name!r} a second time")
+        secrets[name] = secret_of(name, password)
+    return secrets
+
+
+async def _start_admin(server: Server, address: Address) -> Admin:
+    from incumbent.server.admin import Admin
+
+    admin = Admin(server.ask)
+    await admin.start(*address)
+    return admin
+
+
+async def _start_control(
+    directory: Directory, store: SqliteStore, log: Callable[[str], None]
+) -> Control | None:
+    """Without it there is no backup of the running server, which is no reason not to serve."""
+    control = Control(directory.path, store.copying)
+    try:
+        await control.start()
+    except OSError as error:
+        log(f"warning: no backup while this server runs: {error.strerror or error}")
+        return None
+    return control
+
+
+def _why_not_listening(address: Address, error: OSError) -> str:
+    host, port = address
     if error.errno == errno.EADDRINUSE:
         return (
             f"port {port} on {host} is in use; stop what listens there, "
@@ -184,9 +227,26 @@ def _announce(line: str, ready_fd: int | None) -> None:
             os.close(ready_fd)
 
 
-def _log(line: str) -> None:
+def _log_text(line: str) -> None:
     with suppress(OSError, ValueError):
         print(f"incumbent server: {line}", file=sys.stderr, flush=True)
+
+
+def _log_json(line: str) -> None:
+    """One object for each event: `time` in UTC, `level` alarm, warning or info, `event`."""
+    import json
+
+    level = next((one for one in ("alarm", "warning") if line.lower().startswith(f"{one}: ")), "")
+    now = time.time()
+    shown = {
+        "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now))
+        + f".{int(now % 1 * 1000):03d}Z",
+        "level": level or "info",
+        "event": line[len(level) + 2 :] if level else line,
+        "pid": os.getpid(),
+    }
+    with suppress(OSError, ValueError):
+        print(json.dumps(shown), file=sys.stderr, flush=True)
 
 
 def _tune_collector() -> None:
