@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from incumbent.errors import NumbersDontFit
 
@@ -127,9 +127,11 @@ class Numbers:
     def of(
         cls, session: float, *, tick: float | None = None, stop_grace: float | None = None
     ) -> Numbers:
-        """The defaults for a session timeout. `tick`: see `Lease`."""
+        """The defaults for a session timeout. `tick`: see `Lease`. Without a wish the stop grace
+        is the usual one, or where that doesn't fit what is left of the session.
+        """
         usual_grace = 0.3 * session if session < 20 else session / 3
-        return cls(
+        numbers = cls(
             session=session,
             beat=session / 10,
             silence=session / 5,
@@ -138,6 +140,9 @@ class Numbers:
             kill_time=min(0.5, session / 20),
             stop_grace=usual_grace if stop_grace is None else stop_grace,
         )
+        if stop_grace is not None or numbers.needed <= numbers.room:
+            return numbers
+        return replace(numbers, stop_grace=max(0.0, usual_grace + numbers.room - numbers.needed))
 
     @property
     def margin(self) -> float:

@@ -132,16 +132,29 @@ def test_an_idle_session_keeps_a_handful_of_touches() -> None:
 
 
 @pytest.mark.parametrize(
-    ("session", "tick", "fits"),
-    [(10.0, 0.0, True), (10.0, 2.0, True), (30.0, 2.0, True), (30.0, 0.0, True), (4.0, 2.0, False)],
+    ("session", "tick", "grace"),
+    [
+        (10.0, 0.0, 3.0),
+        (10.0, 2.0, 3.0),
+        (30.0, 0.0, 10.0),
+        (30.0, 2.0, 10.0),
+        (10.0, None, 2.4),  # the tick is not known: what is left
+        (30.0, None, 8.2),
+        (4.0, 2.0, 0.96),
+    ],
 )
-def test_which_defaults_fit(session: float, tick: float, fits: bool) -> None:
+def test_the_defaults_fit_and_the_grace_gives_way(
+    session: float, tick: float | None, grace: float
+) -> None:
     numbers = Numbers.of(session, tick=tick)
-    if fits:
-        numbers.fit()
-    else:
-        with pytest.raises(NumbersDontFit):
-            numbers.fit()
+
+    numbers.fit()
+    assert numbers.stop_grace == pytest.approx(grace)
+
+
+def test_a_session_too_short_for_its_servers_is_refused() -> None:
+    with pytest.raises(NumbersDontFit, match="raise session_timeout"):
+        Numbers.of(2.0, tick=2.0).fit()
 
 
 def test_the_defaults_tolerate_the_outages_that_are_promised() -> None:

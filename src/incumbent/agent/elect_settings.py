@@ -43,11 +43,6 @@ def fitting(session: float, tick: float | None, stop_grace: float | None) -> Num
     """A session's times, with as much stop grace as was asked for; without a wish, as much as
     fits, at most the default. Raises `NumbersDontFit`."""
     numbers = Numbers.of(session, tick=tick, stop_grace=stop_grace)
-    if stop_grace is None:
-        spare = numbers.room - numbers.needed
-        numbers = Numbers.of(
-            session, tick=tick, stop_grace=max(0.0, numbers.stop_grace + min(0.0, spare))
-        )
     numbers.fit()
     return numbers
 

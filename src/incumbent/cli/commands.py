@@ -113,9 +113,7 @@ def _settings(hosts: str | None, root: str | None, data: Path | None = None) -> 
 
 @app.command()
 def status(
-    name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="Only this component.")
-    ] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Only this component.")] = None,
     zookeeper: Hosts = None,
     root: Root = None,
     data: Data = None,
@@ -177,9 +175,10 @@ def apply(
             print(json.dumps([_change_object(each) for each in changes], indent=2))
         else:
             print_table(("component", "what"), [_change_cells(each) for each in changes])
+        hint = "" if seen.tick is not None else "; longer, once `tick` (their tickTime) is set"
         say(
             f"with sessions of {numbers.session:g} s an outage of ZooKeeper up to "
-            f"{numbers.tolerated_outage:.1f} s stops nothing"
+            f"{numbers.tolerated_outage:.1f} s stops nothing{hint}"
         )
         return DONE
 
