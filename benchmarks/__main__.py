@@ -1,0 +1,58 @@
+"""`python -m benchmarks [NAME…] [--write]`: speed beside its peers, all in one run.
+
+Rule of this file: a question is bounded in time and leaves nothing running, whatever happens.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from benchmarks.results import Outcome, document, in_columns, machine, table
+
+QUESTIONS = ("failover", "respawn", "handover", "up", "server")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks")
+    parser.add_argument("names", metavar="NAME", nargs="*", help=f"of {', '.join(QUESTIONS)}")
+    parser.add_argument("--write", action="store_true", help="write benchmarks/RESULTS.md as well")
+    parser.add_argument("--samples", type=int, metavar="N", help="of each thing (default: enough)")
+    options = parser.parse_args()
+    if unknown := [name for name in options.names if name not in QUESTIONS]:
+        parser.error(f"there is no {unknown[0]}; there are {', '.join(QUESTIONS)}")
+
+    facts = [*machine(), ("date", time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()))]
+    before = os.getloadavg()[0]
+    outcomes = []
+    for name in options.names or QUESTIONS:
+        outcome = _ask(name, options.samples)
+        outcomes.append(outcome)
+        print(f"\n{outcome.title}", flush=True)
+        if outcome.figures:
+            print(in_columns(table(outcome)), flush=True)
+        for remark in outcome.remarks:
+            print(f"  {remark}", flush=True)
+    facts.append(("load", f"{before:.1f} before, {os.getloadavg()[0]:.1f} at the end (one minute)"))
+    if options.write:
+        (Path(__file__).parent / "RESULTS.md").write_text(document(outcomes, facts))
+    return 0
+
+
+def _ask(name: str, samples: int | None) -> Outcome:
+    """In a folder of its own."""
+    question = importlib.import_module(f"benchmarks.{name}")
+    with tempfile.TemporaryDirectory(
+        prefix="incumbent-bench-", ignore_cleanup_errors=True
+    ) as folder:
+        outcome: Outcome = question.run(Path(folder), samples or question.SAMPLES)
+        return outcome
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,162 @@
+"""Figures: what was measured, beside what, and where; as a table and as RESULTS.md.
+
+Rule of this file: a figure is its samples. What is shown (median, spread, ratio) is computed
+here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import Path
+
+__all__ = ["Figure", "Outcome", "document", "in_columns", "machine", "table"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """The samples of one thing measured."""
+
+    who: str
+    samples: Sequence[float]
+    unit: str = "ms"
+    goal: float | None = None
+    """Ours is to have a smaller median."""
+    peer: bool = False
+    """Somebody else's, to be set against the last of ours before it."""
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.samples)
+
+
+@dataclass(slots=True, kw_only=True)
+class Outcome:
+    """One question's figures, and remarks on them."""
+
+    title: str
+    figures: list[Figure] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+
+
+_HEAD = ("", "median", "min", "max", "n", "goal", "ours is")
+
+
+def table(outcome: Outcome) -> list[tuple[str, ...]]:
+    """Rows of text, the head first."""
+    rows: list[tuple[str, ...]] = [_HEAD]
+    ours = outcome.figures[0]
+    for figure in outcome.figures:
+        ours = ours if figure.peer else figure
+        goal = ""
+        if figure.goal is not None:
+            verdict = "met" if figure.median < figure.goal else "MISSED"
+            goal = f"< {figure.goal:g} {figure.unit}: {verdict}"
+        ratio = ""
+        if figure.peer:
+            ratio = f"{figure.median / ours.median:.1f} times smaller"
+            if figure.median < ours.median:
+                ratio = f"{ours.median / figure.median:.1f} times larger"
+        rows.append(
+            (
+                figure.who,
+                f"{_short(figure.median)} {figure.unit}",
+                _short(min(figure.samples)),
+                _short(max(figure.samples)),
+                str(len(figure.samples)),
+                goal,
+                ratio,
+            )
+        )
+    return rows
+
+
+def in_columns(rows: Sequence[Sequence[str]]) -> str:
+    """For a terminal."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if i == 0 or i > 4 else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    )
+
+
+def document(outcomes: Sequence[Outcome], facts: Sequence[tuple[str, str]]) -> str:
+    """RESULTS.md."""
+    parts = [
+        "# Speed",
+        "",
+        "Written by `python -m benchmarks --write`; `make bench` prints the same.",
+        "",
+    ]
+    parts += ["| | |", "|---|---|", *(f"| {key} | {value} |" for key, value in facts), ""]
+    for outcome in outcomes:
+        parts += [f"## {outcome.title}", ""]
+        if outcome.figures:
+            head, *rows = table(outcome)
+            parts += [_markdown(head), "|---|--:|--:|--:|--:|---|---|", *map(_markdown, rows), ""]
+        parts += [*(f"- {remark}" for remark in outcome.remarks)]
+        parts += [""] * bool(outcome.remarks)
+    return "\n".join(parts)
+
+
+def machine() -> list[tuple[str, str]]:
+    """What the figures depend on; nothing that names this machine."""
+    return [
+        ("cpu", f"{_cpu()}, {os.cpu_count()} cores"),
+        ("memory", f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.0f} GiB"),
+        ("kernel", platform.release()),
+        (
+            "Python",
+            f"{platform.python_version()}, kazoo {_version('kazoo')}, uvloop {_version('uvloop')}",
+        ),
+        ("Java", _java()),
+        ("commit", _commit()),
+    ]
+
+
+def _markdown(row: Sequence[str]) -> str:
+    return f"| {' | '.join(row)} |"
+
+
+def _short(value: float) -> str:
+    """Three digits that mean something."""
+    return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def _cpu() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(": ")[2]
+    return platform.machine()
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "absent"
+
+
+def _java() -> str:
+    try:
+        said = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False)
+    except OSError:
+        return "absent"
+    return said.stderr.splitlines()[0].split(" ", 2)[-1].strip('"') if said.stderr else "unknown"
+
+
+def _commit() -> str:
+    here = Path(__file__).parent
+    asked = ["git", "-C", str(here), "log", "-1", "--format=%h of %cs"]
+    said = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
+    changed = ["git", "-C", str(here), "status", "--porcelain", "--", "../src"]
+    dirty = subprocess.run(changed, capture_output=True, text=True, check=False).stdout.strip()
+    return (said or "unknown") + (" and uncommitted changes" if dirty else "")
