@@ -12,15 +12,15 @@ from collections import deque
 from typing import Protocol, cast
 
 from incumbent.errors import RemoteWireError
+from incumbent.server.policy import Policy
 from incumbent.server.sessions import Peer
 from incumbent.server.traffic import Account, Traffic
 from incumbent.server.words import WORDS
-from incumbent.wire import MAX_FRAME, FrameDecoder, Id
+from incumbent.wire import FrameDecoder, Id
 
 __all__ = ["Connection", "Inbox"]
 
-_QUEUE_BYTES = 4 * 1024 * 1024  # of requests that wait to be served; read on at half of it
-_FRAME_COST = 4096  # what a waiting frame counts for at least
+_FRAME_COST = 4096  # what a waiting request counts for at least, in bytes
 
 _ENOUGH = 256 * 1024  # bytes of replies to one connection in one turn
 
@@ -29,6 +29,7 @@ class Inbox(Protocol):
     """What a connection needs of its server."""
 
     traffic: Traffic
+    policy: Policy
 
     def opened(self, connection: Connection) -> None: ...
 
@@ -38,6 +39,9 @@ class Inbox(Protocol):
         """So many more frames are queued, or its client takes replies again."""
 
     def lost(self, connection: Connection) -> None: ...
+
+    def unread(self, connection: Connection, size: int) -> None:
+        """So many bytes wait for its client to read."""
 
 
 class Connection(Peer, asyncio.Protocol):
@@ -54,11 +58,12 @@ class Connection(Peer, asyncio.Protocol):
         self.is_secure = False
         self.account = Account()
         self._inbox = inbox
-        self._frames = FrameDecoder(MAX_FRAME)
+        self._frames = FrameDecoder(inbox.policy.frame_bytes)
         self._head: bytes | None = b""  # the first bytes, until they are four
         self._transport: asyncio.Transport | None = None
         self.queue: deque[bytes | None] = deque()  # None: it will send nothing more
         self._queue_bytes = 0
+        self._queue_most = inbox.policy.requests_waiting * _FRAME_COST
         self._is_full = False
         self._is_slow = False
 
@@ -96,7 +101,7 @@ class Connection(Peer, asyncio.Protocol):
         self.queue.extend(bodies)
         self.account.received += len(bodies)
         self._queue_bytes += sum(map(_cost, bodies))
-        if self._queue_bytes > _QUEUE_BYTES and not self._is_full:
+        if self._queue_bytes > self._queue_most and not self._is_full:
             self._is_full = True
             self._transport.pause_reading()
         self._inbox.ready(self, len(bodies))
@@ -116,6 +121,7 @@ class Connection(Peer, asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._is_slow = False
+        self._inbox.unread(self, 0)
         self._inbox.ready(self, 0)
 
     @property
@@ -132,7 +138,7 @@ class Connection(Peer, asyncio.Protocol):
         """The next frame of the queue; None at the end of all."""
         body = self.queue.popleft()
         self._queue_bytes -= _cost(body)
-        if self._is_full and self._queue_bytes < _QUEUE_BYTES / 2:
+        if self._is_full and self._queue_bytes < self._queue_most / 2:
             self._is_full = False
             if self._transport is not None and not self._transport.is_closing():
                 self._transport.resume_reading()
@@ -149,10 +155,18 @@ class Connection(Peer, asyncio.Protocol):
             self._transport.write(data)
             self.out.clear()
             self.out_bytes = self.events = 0
+            if self._is_slow:
+                self._inbox.unread(self, self._transport.get_write_buffer_size())
         if self.is_cut:
             self._transport.abort()
         elif self.is_leaving:
             self._transport.close()
+
+    def send(self, data: bytes) -> None:
+        """Send what needs no release."""
+        if self._transport is not None:
+            self._inbox.traffic.bytes_sent += len(data)
+            self._transport.write(data)
 
     def abort(self) -> None:
         """Close now; what was not released is never sent."""

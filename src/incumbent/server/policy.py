@@ -41,7 +41,7 @@ class Policy:
     connections_per_address: int = 60
     frame_bytes: int = MAX_FRAME
     requests_waiting: int = 1000
-    reply_bytes: int = 16 * 1024 * 1024
+    reply_bytes: int = 64 * 1024 * 1024
     all_reply_bytes: int = 256 * 1024 * 1024
 
     def timeouts(self, tick: float) -> tuple[float, float]:

@@ -20,6 +20,8 @@ from typing import TypeAlias
 from incumbent.clock import SYSTEM, Clock
 from incumbent.server import words
 from incumbent.server.connection import Connection
+from incumbent.server.glance import Glance
+from incumbent.server.limits import Limits
 from incumbent.server.policy import Policy
 from incumbent.server.report import About, Report
 from incumbent.server.service import Service
@@ -102,6 +104,8 @@ class Server:
         self._wake = asyncio.Event()
         self._is_stopping = False
         self._is_committing = False
+        self._glance: Glance | None = None  # while a batch is being committed
+        self._limits: Limits[Connection] = Limits(self.policy, self._log)
         self._is_probe_due = False
         self._probe_delay = _PROBE
         self._healed_at = -_RELAPSE
@@ -170,6 +174,10 @@ class Server:
 
     def opened(self, connection: Connection) -> None:
         connection.account.since_ms = int(self._clock.wall() * 1000)
+        if not self._limits.admits(connection.address):
+            self.traffic.rejected += 1
+            connection.abort()
+            return
         self._connections[connection] = None
         if self._service is None or self._is_stopping:
             connection.abort()
@@ -181,6 +189,8 @@ class Server:
                 self.traffic.received += frames
             self._ready[connection] = None
             self._wake.set()
+            if self._glance is not None:
+                self._answer_at_once(self._glance, connection)
 
     def asked(self, connection: Connection, word: bytes) -> None:
         def chore(service: Service) -> None:
@@ -190,8 +200,16 @@ class Server:
         self.traffic.received += 1
         self.do(chore)
 
+    def unread(self, connection: Connection, size: int) -> None:
+        for other in self._limits.unread(connection, size):
+            other.abort()
+
     def lost(self, connection: Connection) -> None:
-        self._connections.pop(connection, None)
+        if connection not in self._connections:
+            return
+        del self._connections[connection]
+        self._limits.left(connection.address)
+        self._limits.unread(connection, 0)
         self._ready.pop(connection, None)
         if self._service is not None:
             self._service.forget(connection)
@@ -220,6 +238,9 @@ class Server:
             if batch:
                 self._is_committing = True
                 committing = self._clock.boottime()
+                self._glance = Glance(service, batch)
+                for connection in list(self._ready):
+                    self._answer_at_once(self._glance, connection)
                 try:
                     await self._store.commit(batch)
                 except StoreFailed as failure:
@@ -227,6 +248,7 @@ class Server:
                     continue
                 finally:
                     self._is_committing = False
+                    self._glance = None
                 self.traffic.committed(self._clock.boottime() - committing, len(batch))
             self._release(service)
             if served:
@@ -263,6 +285,21 @@ class Server:
             if not connection.queue:
                 del self._ready[connection]
         return served
+
+    def _answer_at_once(self, glance: Glance, connection: Connection) -> None:
+        """As many of its requests as need not wait for the commit under way."""
+        answers: list[bytes] = []
+        while connection.is_servable:
+            body = connection.queue[0]
+            answer = None if body is None else glance.answer(connection, body)
+            if answer is None:
+                break
+            connection.take()
+            answers.append(answer)
+        if answers:
+            connection.account.sent += len(answers)
+            self.traffic.sent += len(answers)
+            connection.send(b"".join(answers))
 
     def _release(self, service: Service) -> None:
         """Everything decided is durable: let it be seen."""

@@ -238,7 +238,7 @@ class Service:
             case Create() | Create2() | CreateContainer() | Delete() | SetData():
                 self._write(peer, xid, request)
             case Multi():
-                self._multi(peer, xid, request)
+                self._answer(peer, xid, request, self.outcome(peer, request))
             case Ping():
                 self._answer(peer, Xid.PING, request, None)
             case SetAcl() | CreateTtl() | Check():
@@ -254,7 +254,7 @@ class Service:
             case Reconfig():
                 raise Refused("", Err.RECONFIG_DISABLED)
             case CloseSession():
-                self.check_writable()
+                self._check_writable()
                 self._end(peer.session_id)
                 self._answer(peer, xid, request, None)
                 self.leave(peer)
@@ -300,7 +300,7 @@ class Service:
             self.leave(peer)
 
     def _write(self, peer: Peer, xid: int, request: MultiOp | SetAcl) -> None:
-        self.check_writable()
+        self._check_writable()
         step = transactions.decide(self.tree, self._author(peer), request)
         (result,) = self._commit((step.change,)) if step.change else (None,)
         if isinstance(request, Create) and isinstance(result, Created):
@@ -308,14 +308,15 @@ class Service:
         else:
             self._answer(peer, xid, request, result)
 
-    def _multi(self, peer: Peer, xid: int, request: Multi) -> None:
+    def outcome(self, peer: Peer, request: Multi) -> list[tuple[Op, MultiResult]]:
+        """Carry out a multi; what it is answered. Raises a `Refused` if it cannot be read."""
         for op in request.ops:
             is_odd = (
                 getattr(op, "flags", 0) in transactions.TTL_FLAGS and op.op is not Op.CREATE_TTL
             )
             if op.path is None or is_odd:  # unreadable, says Apache
                 raise Refused("", Err.MARSHALLING)
-        self.check_writable()
+        self._check_writable()
         try:
             steps = transactions.decide_multi(self.tree, self._author(peer), request)
         except transactions.MultiRefused as refused:
@@ -324,8 +325,7 @@ class Service:
             after = len(request.ops) - refused.index - 1
             codes: list[int] = [Err.OK] * refused.index
             codes += [refused.refused.code, *[Err.RUNTIME_INCONSISTENCY] * after]
-            self._answer(peer, xid, request, [(Op.ERROR, OpError(code)) for code in codes])
-            return
+            return [(Op.ERROR, OpError(code)) for code in codes]
         changes = tuple(step.change for step in steps if step.change is not None)
         results = iter(self._commit(changes) if changes else ())
         answers: list[tuple[Op, MultiResult]] = []
@@ -334,7 +334,7 @@ class Service:
             if step.op is Op.CREATE and isinstance(result, Created):
                 result = result.path
             answers.append((step.op, result))
-        self._answer(peer, xid, request, answers)
+        return answers
 
     # -- changes and their consequences
 
@@ -368,8 +368,7 @@ class Service:
         self._commit((change,))
         return self.sessions.end(session_id)
 
-    def check_writable(self) -> None:
-        """Raises a `Refused` while the store fails."""
+    def _check_writable(self) -> None:
         if not self.is_writable:
             raise Refused("", _SYSTEM_ERROR)
 

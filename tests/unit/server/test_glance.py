@@ -1,0 +1,162 @@
+"""A slow commit delays those who write and those who read what was written, nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from tests.unit.server.live import Client, connect, running
+from tests.waiting import eventually
+
+from incumbent.server import MemoryStore, Server
+from incumbent.wire import (
+    Check,
+    Create,
+    Exists,
+    GetChildren,
+    GetData,
+    Multi,
+    Ping,
+    Request,
+    SetData,
+    Sync,
+)
+
+
+class Gate(MemoryStore):
+    """A store whose commits take until they are let through."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_open = asyncio.Event()
+        self.is_open.set()
+
+    async def commit(self, batch: tuple) -> None:  # type: ignore[type-arg]
+        await self.is_open.wait()
+        await super().commit(batch)
+
+
+@pytest.fixture
+async def store() -> Gate:
+    return Gate()
+
+
+@pytest.fixture
+async def server(store: Gate) -> AsyncIterator[Server]:
+    async with running(store) as server:
+        client = await connect(server)
+        for path in ("/a", "/a/b", "/c"):
+            assert (await client.call(Create(path))).err == 0
+        client.writer.close()
+        yield server
+        store.is_open.set()
+
+
+async def begin(server: Server, store: Gate, write: Request) -> Client:
+    """A client whose write is being committed."""
+    writer = await connect(server)
+    store.is_open.clear()
+    writer.send(write)
+    await eventually(lambda: server._is_committing)
+    return writer
+
+
+async def test_pings_and_reads_elsewhere_do_not_wait(server: Server, store: Gate) -> None:
+    reader = await connect(server)
+    shown = await reader.call(Ping())
+    writer = await begin(server, store, SetData("/a", b"new"))
+
+    reader.send(Ping(), GetData("/a/b"), Exists("/c", True), GetChildren("/c"), Exists("/no"))
+    reader.send(Multi([Check("/c"), Check("/c", 7)]), Ping())
+    replies = [await reader.reply() for _ in range(7)]
+
+    assert server._is_committing
+    assert [reply.err for reply in replies] == [0, 0, 0, 0, -101, 0, 0]
+    assert {reply.zxid for reply in replies} == {shown.zxid + 1}  # that of the writer's session
+    store.is_open.set()
+    assert (await writer.reply()).zxid == shown.zxid + 2
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        Exists("/a/n"),
+        GetChildren("/a"),
+        GetData("/a"),
+        Multi([Check("/a")]),
+        Multi([Check("/c"), Check("/a/n")]),
+        Sync("/c"),
+    ],
+    ids=str,
+)
+async def test_what_would_show_the_commit_waits_for_it(
+    server: Server, store: Gate, read: Request
+) -> None:
+    reader = await connect(server)
+    writer = await begin(server, store, Create("/a/n"))
+
+    reader.send(Ping())
+    assert (await reader.reply()).err == 0
+    reader.send(read, Ping())
+    await asyncio.sleep(0.05)
+
+    assert reader.reader._buffer == b""  # type: ignore[attr-defined]
+    store.is_open.set()
+    replies = [await reader.reply() for _ in range(2)]
+    assert [reply.xid for reply in replies] == [1, -2]
+    assert {reply.zxid for reply in replies} == {(await writer.reply()).zxid}
+
+
+async def test_a_reply_never_overtakes_another_of_its_connection(
+    server: Server, store: Gate
+) -> None:
+    writer = await begin(server, store, SetData("/a", b"new"))
+
+    writer.send(Ping(), GetData("/c"))
+    await asyncio.sleep(0.05)
+
+    assert writer.reader._buffer == b""  # type: ignore[attr-defined]
+    store.is_open.set()
+    assert [(await writer.reply()).xid for _ in range(3)] == [1, -2, 2]
+
+
+async def test_a_ping_overtakes_an_event_that_waits(server: Server, store: Gate) -> None:
+    watcher = await connect(server)
+    await watcher.call(GetData("/a", True))
+    await begin(server, store, SetData("/a", b"new"))
+
+    watcher.send(Ping())
+
+    assert (await watcher.reply()).xid == -2
+    store.is_open.set()
+    assert (await watcher.reply()).xid == -1
+
+
+async def test_a_watch_set_beside_a_commit_sees_the_next_one(server: Server, store: Gate) -> None:
+    watcher = await connect(server)
+    await begin(server, store, SetData("/a", b"new"))
+    await watcher.call(GetData("/c", True))
+
+    store.is_open.set()
+    other = await connect(server)
+    await other.call(SetData("/c", b"new"))
+
+    assert (await watcher.reply()).xid == -1
+
+
+async def test_each_request_is_shown_once_whenever_it_is_answered(
+    server: Server, store: Gate
+) -> None:
+    seen: list[str] = []
+    reader = await connect(server)
+    server.on_request = lambda _, request: seen.append(type(request).__name__)
+    await begin(server, store, SetData("/a", b"new"))
+
+    reader.send(Ping(), GetData("/a"), Ping())
+    await reader.reply()
+    store.is_open.set()
+    await reader.reply()
+    await reader.reply()
+
+    assert sorted(seen) == ["GetData", "Ping", "Ping", "SetData"]
