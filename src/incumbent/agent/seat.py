@@ -135,6 +135,9 @@ class Seat:
         except NoNode:
             await self._stop_instance("its breadcrumb is gone")
         self._spec, self._crumb = self._view.spec, instance.breadcrumb
+        before = (await read_ground(self._client, self._tree, self.name)).observed
+        if before is not None and before.epoch == instance.epoch:  # it holds on
+            self.state, self._since, self._receipt = before.state, before.since, before.receipt
         return place
 
     async def _until_standing(self) -> bool:
