@@ -54,6 +54,11 @@ class Directory:
     def __exit__(self, *_: object) -> None:
         os.close(self._fd)
 
+    def make_database(self) -> None:
+        """An empty one, if there is none: nobody else may read it, nor the secret in it."""
+        with suppress(OSError):  # who opens it next says why it cannot be made
+            os.close(os.open(self.database, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+
     def sizes(self) -> tuple[int, int]:
         """Bytes in it, and where the log is: the same files, unless that has a directory."""
         log = self.database.resolve().parent

@@ -55,6 +55,7 @@ def main(argv: Sequence[str]) -> int:
         if settings.parent_death:
             _die_with_parent()
         with Directory(settings.data, log=settings.data_log) as directory:
+            directory.make_database()
             store = SqliteStore(directory.database)
             _run(_serve(store, directory, settings, log))
     except StoreFailed as error:
@@ -91,7 +92,7 @@ async def _serve(
         raise CannotStart(_why_not_listening(first, error)) from None
     shortest, longest = policy.timeouts(settings.tick)
     server.about = About(
-        data=str(directory.path),
+        data=str(directory.path.absolute()),
         data_log=str(directory.database.resolve().parent),
         port=server.port if settings.listen else -1,
         tls_port=secure_port,

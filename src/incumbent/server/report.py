@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import platform
+import pwd
 import resource
 import socket
 import struct
@@ -163,7 +164,7 @@ class Report:
             "os.name": system.sysname,
             "os.arch": system.machine,
             "os.version": system.release,
-            "user.name": os.environ.get("USER", str(os.getuid())),
+            "user.name": _user_name(),
             "user.home": str(Path("~").expanduser()),
             "user.dir": str(Path.cwd()),
         }
@@ -308,6 +309,13 @@ def _spread(name: str, spread: Any) -> dict[str, Any]:
         f"cnt_{name}": spread.count,
         f"sum_{name}": round(spread.total),
     }
+
+
+def _user_name() -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # a container's user without a name
+        return str(os.getuid())
 
 
 def _open_files() -> int:
