@@ -25,7 +25,7 @@ from incumbent.server.limits import Limits
 from incumbent.server.policy import Policy
 from incumbent.server.report import About, Report
 from incumbent.server.service import Service
-from incumbent.server.store import Store, StoreFailed
+from incumbent.server.store import Batch, Store, StoreFailed
 from incumbent.server.traffic import Traffic
 from incumbent.wire import Request
 
@@ -44,6 +44,10 @@ _PROBE, _PROBE_MOST = 1.0, 10.0
 
 _RELAPSE = 60.0
 """Failing again within so many seconds, the attempts go on where they were: ever rarer."""
+
+_PATIENCE = 0.02
+"""Seconds that a commit may take before others are served beside it; a good disk needs a
+hundredth of that, and then nobody reads two states within one flight of requests."""
 
 _IDLE = 10.0
 """Seconds within which a connection must ask for a session, and take what it was last sent."""
@@ -104,7 +108,8 @@ class Server:
         self._wake = asyncio.Event()
         self._is_stopping = False
         self._is_committing = False
-        self._glance: Glance | None = None  # while a batch is being committed
+        self._batch: Batch = ()  # that is being, or was last, committed
+        self._glance: Glance | None = None  # while a commit takes long
         self._limits: Limits[Connection] = Limits(self.policy, self._log)
         self._is_probe_due = False
         self._probe_delay = _PROBE
@@ -191,6 +196,8 @@ class Server:
             self._wake.set()
             if self._glance is not None:
                 self._answer_at_once(self._glance, connection)
+            elif self._is_committing and "glance" not in self._timers:
+                self._set_timer("glance", _PATIENCE, self._look_beside)
 
     def asked(self, connection: Connection, word: bytes) -> None:
         def chore(service: Service) -> None:
@@ -238,9 +245,9 @@ class Server:
             if batch:
                 self._is_committing = True
                 committing = self._clock.boottime()
-                self._glance = Glance(service, batch)
-                for connection in list(self._ready):
-                    self._answer_at_once(self._glance, connection)
+                self._batch = batch
+                if self._ready:
+                    self._set_timer("glance", _PATIENCE, self._look_beside)
                 try:
                     await self._store.commit(batch)
                 except StoreFailed as failure:
@@ -249,6 +256,8 @@ class Server:
                 finally:
                     self._is_committing = False
                     self._glance = None
+                    if "glance" in self._timers:
+                        self._timers.pop("glance").cancel()
                 self.traffic.committed(self._clock.boottime() - committing, len(batch))
             self._release(service)
             if served:
@@ -285,6 +294,13 @@ class Server:
             if not connection.queue:
                 del self._ready[connection]
         return served
+
+    def _look_beside(self) -> None:
+        """The commit takes long: answer from now on what reveals nothing of it."""
+        if self._service is not None and self._is_committing:
+            self._glance = Glance(self._service, self._batch)
+            for connection in list(self._ready):
+                self._answer_at_once(self._glance, connection)
 
     def _answer_at_once(self, glance: Glance, connection: Connection) -> None:
         """As many of its requests as need not wait for the commit under way."""
