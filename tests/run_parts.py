@@ -6,8 +6,9 @@ Rule of this file: every part runs even if one before it failed, and one failure
     python -m tests.run_parts unit faults        only these
     python -m tests.run_parts e2e -- -k kill -x  with arguments for pytest
 
-As root with apt, Debian's packages that tests need are installed first; elsewhere those tests
-are skipped with a reason. With CI=true a skip is a failure (see conftest).
+As root with apt, Debian's packages that tests need are installed first, and other people's
+clients (see `tests.peers`) wherever npm is; tests that lack something are skipped with a reason.
+With CI=true a skip is a failure (see conftest).
 """
 
 from __future__ import annotations
@@ -21,9 +22,11 @@ import sys
 import tempfile
 import time
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.peers import install_peers
 
 __all__ = ["PARTS", "Part", "main"]
 
@@ -66,6 +69,20 @@ _PACKAGES = {
     "ip": "iproute2",
 }
 
+# And of these only the conformance tests: other people's clients.
+_PEER_PACKAGES = {
+    "/usr/lib/zookeeper/bin/cli_mt": "zookeeper-bin",
+    "gcc": "gcc",
+    "/usr/include/stdio.h": "libc6-dev",
+    "/usr/include/zookeeper/zookeeper.h": "libzookeeper-mt-dev",
+    "javac": "default-jdk-headless",
+    "/usr/share/java/curator-recipes.jar": "libcurator-recipes-java",
+    "go": "golang-go",
+    "/usr/share/gocode/src/github.com/samuel/go-zookeeper": "golang-github-samuel-go-zookeeper-dev",
+    "node": "nodejs",
+    "npm": "npm",
+}
+
 
 @dataclass(slots=True, kw_only=True)
 class Result:
@@ -89,7 +106,11 @@ def main(argv: Sequence[str]) -> int:
     if unknown:
         print(f"no part {unknown[0]!r}; there are {', '.join(PARTS)}", file=sys.stderr)
         return 2
-    install_packages()
+    has_peers = not names or "conformance" in names
+    install_packages({**_PACKAGES, **_PEER_PACKAGES} if has_peers else _PACKAGES)
+    if has_peers:
+        with contextlib.suppress(OSError, subprocess.SubprocessError):  # said; tests decide
+            install_peers()
     results = {name: run(name, PARTS[name], extra) for name in names or PARTS}
     return closing(results)
 
@@ -137,11 +158,11 @@ def closing(results: dict[str, Result]) -> int:
     return 1 if broken or passed == 0 else 0
 
 
-def install_packages() -> None:
+def install_packages(packages: Mapping[str, str]) -> None:
     """As root with apt: Debian's packages that are missing. A failure is said; tests decide."""
     missing = [
         package
-        for shows, package in _PACKAGES.items()
+        for shows, package in packages.items()
         if not (Path(shows).exists() if shows.startswith("/") else shutil.which(shows))
     ]
     if not missing or os.geteuid() != 0 or shutil.which("apt-get") is None:
