@@ -25,30 +25,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import TypeVar
 
-from incumbent.server.journal import pack_znode, unpack_transactions, unpack_znode
 from incumbent.server.policy import Policy
 from incumbent.server.server import Server
 from incumbent.server.service import Service
-from incumbent.server.store import Loaded, MemoryStore
-from incumbent.server.tree import Tree
-from incumbent.testing.line import Line
+from incumbent.testing.background import Background
+from incumbent.testing.lines import BlackHole, Direction, Lines
+from incumbent.testing.memory import RebasedStore
 from incumbent.testing.mishaps import Fate, Mishap, Mishaps
 from incumbent.wire import Err, Op
 from incumbent.wire.protocol import MAX_SEQUENCE
 
-__all__ = ["BlackHole", "Direction", "EmbeddedServer"]
+__all__ = ["EmbeddedServer"]
 
 T = TypeVar("T")
-
-Direction: TypeAlias = Literal["in", "out", "both"]
-"""As the server sees it: `in` is what clients send, `out` what they are sent."""
-
-_DEADLINE = 30.0  # seconds; for what the server's thread does at once unless something is broken
 
 
 class EmbeddedServer:
@@ -75,17 +68,13 @@ class EmbeddedServer:
         self.tick = tick
         self._policy = policy
         self._log = log
-        self._store = _Memory()
+        self._store = RebasedStore()
         self._mishaps = Mishaps()
-        self._lines: dict[Line, None] = {}
-        self._holes: dict[BlackHole, None] = {}
+        self._lines = Lines(self._mishaps)
         self._is_holding = False
         self._held: dict[int, None] = {}  # sessions that ended while their ephemerals were held
         self._server: Server | None = None
-        self._thread: threading.Thread | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._going_on = threading.Event()
-        self._going_on.set()
+        self._background: Background | None = None
         # Never listens: it keeps the port from everybody else while the server is stopped.
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._claim = socket.socket(family)
@@ -113,9 +102,9 @@ class EmbeddedServer:
         self.close()
 
     async def __aenter__(self) -> EmbeddedServer:
-        self._begin()
+        background = self._begin()
         try:
-            await asyncio.wrap_future(self._post(self._serve()))
+            await asyncio.wrap_future(background.post(self._serve()))
         except BaseException:
             self._end()
             raise
@@ -127,30 +116,30 @@ class EmbeddedServer:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self.is_running:
-            self.resume()
-            await asyncio.wrap_future(self._post(self._cease()))
+        if self._background is not None:
+            self._background.resume()
+            await asyncio.wrap_future(self._background.post(self._cease()))
         self.close()
 
     @property
     def is_running(self) -> bool:
-        return self._thread is not None
+        return self._background is not None
 
     def start(self) -> None:
         """Serve; what was there before a `stop` is there again, sessions with a full timeout."""
         assert not self.is_running, "the server is running already"
-        self._begin()
+        background = self._begin()
         try:
-            self._call(self._serve())
+            background.run(self._serve())
         except BaseException:
             self._end()
             raise
 
     def stop(self) -> None:
         """Close every connection and serve no more; connections are refused from then on."""
-        if self.is_running:
-            self.resume()
-            self._call(self._cease())
+        if self._background is not None:
+            self._background.resume()
+            self._background.run(self._cease())
             self._end()
 
     def restart(self) -> None:
@@ -228,13 +217,7 @@ class EmbeddedServer:
     def drop(self, session_id: int | None = None) -> int:
         """Cut a session's connection, or all; how many. Sessions live, clients may come back."""
 
-        def cut() -> int:
-            lines = self._lines_of(session_id)
-            for line in lines:
-                line.cut()
-            return len(lines)
-
-        return self._do(cut)
+        return self._do(lambda: self._lines.cut(session_id))
 
     def black_hole(
         self, session_id: int | None = None, *, direction: Direction = "both"
@@ -244,8 +227,13 @@ class EmbeddedServer:
         For a session's connection, or for all of them and those that are yet to come. As on a
         network that is mended, what was sent meanwhile arrives late.
         """
-        hole = BlackHole(self, session_id, direction)
-        self._do(lambda: self._open(hole))
+
+        def heal(hole: BlackHole) -> None:
+            if self.is_running:  # a stop ends all holes
+                self._do(lambda: self._lines.remove(hole))
+
+        hole = BlackHole(session_id, direction, heal)
+        self._do(lambda: self._lines.add(hole))
         return hole
 
     # -- of sessions
@@ -308,21 +296,11 @@ class EmbeddedServer:
         Nothing is read, answered, accepted or timed; whatever else is ordered meanwhile, but
         mishaps of requests, has to wait.
         """
-        assert self._loop is not None, "the server is not running"
-        self._going_on.clear()
-        standing = threading.Event()
-
-        def stand() -> None:
-            standing.set()
-            self._going_on.wait()
-
-        self._loop.call_soon_threadsafe(stand)
-        if not standing.wait(_DEADLINE):
-            raise TimeoutError("the server's thread is busy with something else")
+        self._behind.stall()
 
     def resume(self) -> None:
         """Go on after a `stall`."""
-        self._going_on.set()
+        self._behind.resume()
 
     @contextlib.contextmanager
     def stalled(self) -> Iterator[None]:
@@ -349,33 +327,6 @@ class EmbeddedServer:
             fate, op=op, path=path, session_id=session_id, nth=nth, times=times, **more
         )
 
-    def _lines_of(self, session_id: int | None) -> list[Line]:
-        return [line for line in self._lines if session_id in (None, line.session_id)]
-
-    def _open(self, hole: BlackHole) -> None:
-        self._holes[hole] = None
-        self._shut_lanes()
-
-    def _heal(self, hole: BlackHole) -> None:
-        self._holes.pop(hole, None)
-        self._shut_lanes()
-
-    def _shut_lanes(self) -> None:
-        """Each lane is shut if and only if some hole covers it."""
-        for line in list(self._lines):
-            holes = [hole for hole in self._holes if hole.session_id in (None, line.session_id)]
-            line.inward.is_shut = any(hole.direction != "out" for hole in holes)
-            line.outward.is_shut = any(hole.direction != "in" for hole in holes)
-            line.inward.go_on()
-            line.outward.go_on()
-
-    def _line(self, connection: asyncio.Protocol) -> Line:
-        line = Line(connection, self._mishaps, self._lines)
-        holes = [hole for hole in self._holes if hole.session_id is None]
-        line.inward.is_shut = any(hole.direction != "out" for hole in holes)
-        line.outward.is_shut = any(hole.direction != "in" for hole in holes)
-        return line
-
     def _spares(self, session_id: int) -> bool:
         if self._is_holding:
             self._held[session_id] = None
@@ -383,7 +334,7 @@ class EmbeddedServer:
 
     async def _serve(self) -> None:
         server = Server(self._store, tick=self.tick, log=self._log, policy=self._policy)
-        server.line = self._line
+        server.line = self._lines.line
         server.spares_ephemerals = self._spares
         await server.start(self.host, self.port)
         self._server = server
@@ -392,45 +343,32 @@ class EmbeddedServer:
         server, self._server = self._server, None
         if server is not None:
             await server.stop()
-        for line in list(self._lines):
-            line.cut()
-            await line.gone.wait()
-        self._holes.clear()
+        await self._lines.end()
 
-    def _begin(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(
-            target=self._loop.run_forever, name=f"zookeeper {self.hosts}", daemon=True
-        )
-        self._thread.start()
+    def _begin(self) -> Background:
+        self._background = Background(f"zookeeper {self.hosts}")
+        return self._background
 
     def _end(self) -> None:
-        assert self._loop is not None and self._thread is not None
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(_DEADLINE)
-        self._loop.close()
-        self._loop = self._thread = None
+        background, self._background = self._background, None
+        if background is not None:
+            background.end()
 
-    def _post(self, work: Coroutine[Any, Any, T]) -> Any:
-        assert self._loop is not None, "the server is not running"
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
-
-    def _call(self, work: Coroutine[Any, Any, T]) -> T:
-        result: T = self._post(work).result(_DEADLINE)
-        return result
+    @property
+    def _behind(self) -> Background:
+        assert self._background is not None, "the server is not running"
+        return self._background
 
     def _do(self, function: Callable[[], T]) -> T:
         """Its result, from the server's thread."""
-        assert self._going_on.is_set(), "the server is stalled: resume it first"
 
         async def work() -> T:
             return function()
 
-        return self._call(work())
+        return self._behind.run(work())
 
     def _turn(self, chore: Callable[[Service], T]) -> T:
         """Its result, from a turn of the server's own."""
-        assert self._going_on.is_set(), "the server is stalled: resume it first"
 
         async def work() -> T:
             assert self._server is not None
@@ -445,57 +383,4 @@ class EmbeddedServer:
             self._server.do(step)
             return await done
 
-        return self._call(work())
-
-
-class BlackHole:
-    """Where nothing comes out of; a context manager that heals it at the end."""
-
-    def __init__(
-        self, server: EmbeddedServer, session_id: int | None, direction: Direction
-    ) -> None:
-        assert direction in ("in", "out", "both"), f"{direction!r} is no direction"
-        self.session_id = session_id
-        self.direction = direction
-        self._server = server
-
-    def __enter__(self) -> BlackHole:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if self._server.is_running:
-            self.heal()
-
-    def heal(self) -> None:
-        """What was sent meanwhile arrives now."""
-        self._server._do(lambda: self._server._heal(self))
-
-
-class _Memory(MemoryStore):
-    """A store in memory that may begin with a tree which no transactions lead to."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._first: tuple[int, dict[str, bytes], dict[int, int]] | None = None
-
-    def begin_with(self, tree: Tree) -> None:
-        nodes = {path: pack_znode(node) for path, node in tree.nodes.items() if path}
-        self._first = (tree.zxid, nodes, dict(tree.sessions))
-        self._groups.clear()
-
-    def load(self) -> Loaded:
-        if self._first is None:
-            return super().load()
-        zxid, nodes, sessions = self._first
-        restored = ((path, unpack_znode(body)) for path, body in nodes.items())
-        tree = Tree.restored(zxid, restored, sessions.items())
-        for group in self._groups:
-            for transaction in unpack_transactions(group):
-                if transaction.zxid > zxid:
-                    tree.apply(transaction)
-        return Loaded(tree=tree, secret=self._secret)
+        return self._behind.run(work())
