@@ -24,7 +24,6 @@ from incumbent.server.config import Address, BadSettings, Settings, read_setting
 from incumbent.server.control import Control
 from incumbent.server.directory import CannotStart, Directory
 from incumbent.server.policy import Policy
-from incumbent.server.report import About
 from incumbent.server.server import Server
 from incumbent.server.sqlite import SqliteStore
 from incumbent.server.store import StoreFailed
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     import ssl
 
     from incumbent.server.admin import Admin
+    from incumbent.server.report import About
 
 __all__ = ["main"]
 
@@ -74,6 +74,7 @@ async def _serve(
     policy = _policy(settings)
     server = Server(store, tick=settings.tick, log=log, policy=policy)
     server.words = settings.words
+    gc.disable()  # loading makes no garbage: a million znodes are there in half the time
     first = settings.listen or settings.tls_listen
     assert first is not None, "settings name an address"
     try:
@@ -90,19 +91,9 @@ async def _serve(
             log(f"admin endpoint at http://{Address(first.host, admin.port)}/commands and /metrics")
     except OSError as error:
         raise CannotStart(_why_not_listening(first, error)) from None
-    shortest, longest = policy.timeouts(settings.tick)
-    server.about = About(
-        data=str(directory.path.absolute()),
-        data_log=str(directory.database.resolve().parent),
-        port=server.port if settings.listen else -1,
-        tls_port=secure_port,
-        tick=settings.tick,
-        min_timeout=shortest,
-        max_timeout=longest,
-        connections_per_address=settings.connections_per_address,
-        started_at=SYSTEM.boottime(),
-        sizes=directory.sizes,
-    )
+    ports = (server.port if settings.listen else -1, secure_port)
+    started_at = SYSTEM.boottime()
+    server.about = lambda: _about(server, directory, ports, started_at)
     control = await _start_control(directory, store, log)
     _tune_collector()
     stop = asyncio.get_running_loop().create_future()
@@ -123,6 +114,26 @@ async def _serve(
             other.stop()
     await server.stop()
     await ended
+
+
+def _about(
+    server: Server, directory: Directory, ports: tuple[int, int], started_at: float
+) -> About:
+    from incumbent.server.report import About
+
+    shortest, longest = server.policy.timeouts(server.tick)
+    return About(
+        data=str(directory.path.absolute()),
+        data_log=str(directory.database.resolve().parent),
+        port=ports[0],
+        tls_port=ports[1],
+        tick=server.tick,
+        min_timeout=shortest,
+        max_timeout=longest,
+        connections_per_address=server.policy.connections_per_address,
+        started_at=started_at,
+        sizes=directory.sizes,
+    )
 
 
 def _policy(settings: Settings) -> Policy:
@@ -252,8 +263,8 @@ def _log_json(line: str) -> None:
 
 def _tune_collector() -> None:
     """What was loaded stays: leave it out of collections, and collect rarely."""
-    gc.collect()
     gc.freeze()
+    gc.enable()
     gc.set_threshold(50_000, 20, 50)
 
 

@@ -7,11 +7,11 @@ made at the beginning of a turn and leaves with it, so that it passes the releas
 from __future__ import annotations
 
 import os
-import platform
 import pwd
 import resource
 import socket
 import struct
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -159,8 +159,8 @@ class Report:
         return {
             "zookeeper.version": VERSION,
             "host.name": socket.gethostname(),
-            "python.version": platform.python_version(),
-            "python.implementation": platform.python_implementation(),
+            "python.version": sys.version.split()[0],
+            "python.implementation": sys.implementation.name,
             "os.name": system.sysname,
             "os.arch": system.machine,
             "os.version": system.release,

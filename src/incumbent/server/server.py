@@ -15,7 +15,7 @@ import asyncio
 import random
 import ssl
 from collections.abc import Callable, Container
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from incumbent.clock import SYSTEM, Clock
 from incumbent.server import words
@@ -23,11 +23,13 @@ from incumbent.server.connection import Connection
 from incumbent.server.glance import Glance
 from incumbent.server.limits import Limits
 from incumbent.server.policy import Policy
-from incumbent.server.report import About, Report
 from incumbent.server.service import Service
 from incumbent.server.store import Batch, Store, StoreFailed
 from incumbent.server.traffic import Traffic
 from incumbent.wire import Request
+
+if TYPE_CHECKING:
+    from incumbent.server.report import About, Report
 
 __all__ = ["Server"]
 
@@ -52,7 +54,7 @@ hundredth of that, and then nobody reads two states within one flight of request
 _IDLE = 10.0
 """Seconds within which a connection must ask for a session, and take what it was last sent."""
 
-_Question: TypeAlias = tuple[Callable[[Report], str], asyncio.Future[str]]
+_Question: TypeAlias = "tuple[Callable[[Report], str], asyncio.Future[str]]"
 
 
 class Server:
@@ -67,7 +69,7 @@ class Server:
     policy      what clients may do, and how much of it
 
     `on_request(session_id, request)` is called for each request, if set. `words` are the
-    four-letter words that are answered; `about` is what reports say of it beside that. After
+    four-letter words that are answered; `about()` is what reports say of it beside that. After
     `start`, `host` and `port` are where it listens.
 
     For tests that disturb it, before `start`: `line(connection)` gives what stands between a
@@ -93,7 +95,7 @@ class Server:
         self.line: Callable[[asyncio.Protocol], asyncio.Protocol] | None = None
         self.spares_ephemerals: Callable[[int], bool] | None = None
         self.words: Container[str] = words.DEFAULT_WORDS
-        self.about = About()
+        self.about: Callable[[], About] | None = None
         self.traffic = Traffic()
         self._store = store
         self._clock = clock
@@ -337,8 +339,10 @@ class Server:
         self._served.clear()
 
     def _report(self, service: Service) -> Report:
+        from incumbent.server.report import About, Report  # not before somebody asks
+
         return Report(
-            about=self.about,
+            about=About() if self.about is None else self.about(),
             service=service,
             traffic=self.traffic,
             callers=list(self._connections),

@@ -6,19 +6,19 @@ somebody asks is worked out then.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 __all__ = ["Account", "Spread", "Traffic"]
 
 
-@dataclass(slots=True)
 class Spread:
     """Many values, of which the smallest, the largest, their number and their sum are kept."""
 
-    count: int = 0
-    total: float = 0.0
-    least: float = 0.0
-    most: float = 0.0
+    __slots__ = ("count", "least", "most", "total")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.total = 0.0
+        self.least = 0.0
+        self.most = 0.0
 
     def add(self, value: float, times: int = 1) -> None:
         """The same value so many times."""
@@ -33,34 +33,30 @@ class Spread:
         return self.total / self.count if self.count else 0.0
 
 
-@dataclass(slots=True)
 class Traffic:
     """A server's counters. Times are milliseconds.
 
-    latency      of requests, from the beginning of the turn that served them until released
-    reads        of those, the ones that changed nothing
-    updates      and the others
-    commits      how long the store took for a batch
-    batches      how many transactions each batch had
-    connects     connections that asked for a session
-    rejected     connections turned away: too many from one address
-    expired      sessions ended for their client's silence
-    stale        connections that never asked for a session, closed
+    latency   of requests, from the beginning of the turn that served them until released
+    reads     of those, the ones that changed nothing
+    updates   and the others
+    commits   how long the store took for a batch
+    batches   how many transactions each batch had
+    connects  connections that asked for a session
+    rejected  connections turned away: too many from one address
+    expired   sessions ended for their client's silence
+    stale     connections that never asked for a session, closed
     """
 
-    received: int = 0
-    sent: int = 0
-    bytes_received: int = 0
-    bytes_sent: int = 0
-    latency: Spread = field(default_factory=Spread)
-    reads: Spread = field(default_factory=Spread)
-    updates: Spread = field(default_factory=Spread)
-    commits: Spread = field(default_factory=Spread)
-    batches: Spread = field(default_factory=Spread)
-    connects: int = 0
-    rejected: int = 0
-    expired: int = 0
-    stale: int = 0
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """As when the server started."""
+        self.received = self.sent = 0
+        self.bytes_received = self.bytes_sent = 0
+        self.latency, self.reads, self.updates = Spread(), Spread(), Spread()
+        self.commits, self.batches = Spread(), Spread()
+        self.connects = self.rejected = self.expired = self.stale = 0
 
     def took(self, seconds: float, requests: int, writes: int = 0) -> None:
         """So many requests were served in one turn; each waited for all of it."""
@@ -75,14 +71,7 @@ class Traffic:
         self.commits.add(seconds * 1000)
         self.batches.add(transactions)
 
-    def reset(self) -> None:
-        """As when the server started."""
-        fresh = Traffic()
-        for name in Traffic.__slots__:
-            setattr(self, name, getattr(fresh, name))
 
-
-@dataclass(slots=True)
 class Account:
     """What one connection asked and was told. Times are milliseconds.
 
@@ -92,22 +81,31 @@ class Account:
     last_ms    boottime of it
     """
 
-    since_ms: int = 0
-    received: int = 0
-    sent: int = 0
-    latency: Spread = field(default_factory=Spread)
-    last: bytes = b""
-    last_latency: float = 0.0
-    last_zxid: int = -1
-    last_ms: int = 0
+    __slots__ = (
+        "last",
+        "last_latency",
+        "last_ms",
+        "last_zxid",
+        "latency",
+        "received",
+        "sent",
+        "since_ms",
+    )
+
+    def __init__(self) -> None:
+        self.since_ms = 0
+        self.reset()
+
+    def reset(self) -> None:
+        """As when it was opened."""
+        self.received = self.sent = 0
+        self.latency = Spread()
+        self.last = b""
+        self.last_latency = 0.0
+        self.last_zxid = -1
+        self.last_ms = 0
 
     def took(self, latency_ms: float, requests: int, zxid: int, now_ms: int) -> None:
         """So many of its requests were served in one turn."""
         self.latency.add(latency_ms, requests)
         self.last_latency, self.last_zxid, self.last_ms = latency_ms, zxid, now_ms
-
-    def reset(self) -> None:
-        """As when it was opened."""
-        fresh = Account(since_ms=self.since_ms)
-        for name in Account.__slots__:
-            setattr(self, name, getattr(fresh, name))
