@@ -105,7 +105,7 @@ RIM: dict[str, set[str]] = {
     },
     "to_thread": set(),
     "run_in_executor": {"sync"},
-    "threading": {"blocking", "guardian/logwriter", "portal"},
+    "threading": {"blocking", "guardian/logwriter", "portal", "server/worker"},
     "time": {
         "agent/lines",
         "agent/proc",
@@ -128,6 +128,7 @@ RIM: dict[str, set[str]] = {
         "server/directory",
         "server/main",
         "server/metrics",
+        "server/sqlite",
         "server/zoo_cfg",
         "settings",
         "spec/file",

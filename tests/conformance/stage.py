@@ -53,8 +53,12 @@ class Stage:
             if kind is None:
                 self._sweep()
         finally:
-            for client in self._clients:
-                client.close()
+            self.leave()
+
+    def leave(self) -> None:
+        """Close every connection; sessions and znodes stay."""
+        for client in self._clients:
+            client.close()
 
     def actor(self, name: str, *, timeout_ms: int = 10_000) -> Actor:
         """A client with a session of its own."""
@@ -158,6 +162,16 @@ class Actor:
         event = self.client.event()
         self.stage.write(f"{self.name}: ! {self.stage.show(event)}")
         return event
+
+    def reconnect(self) -> None:
+        """The same session on another connection."""
+        before = self.client.session
+        assert before is not None
+        self.client.close()
+        self.client = self.stage.client()
+        answer = self.client.connect(session_id=before.session_id, password=before.password)
+        assert answer.session_id == before.session_id, "the session was lost"
+        self.stage.write(f"{self.name}: connected again")
 
     def raw(self, body: bytes) -> None:
         """Any frame, and what comes of it."""

@@ -310,12 +310,8 @@ class Service:
 
     def outcome(self, peer: Peer, request: Multi) -> list[tuple[Op, MultiResult]]:
         """Carry out a multi; what it is answered. Raises a `Refused` if it cannot be read."""
-        for op in request.ops:
-            is_odd = (
-                getattr(op, "flags", 0) in transactions.TTL_FLAGS and op.op is not Op.CREATE_TTL
-            )
-            if op.path is None or is_odd:  # unreadable, says Apache
-                raise Refused("", Err.MARSHALLING)
+        if any(op.path is None for op in request.ops):
+            raise Refused("", Err.MARSHALLING)
         self._check_writable()
         try:
             steps = transactions.decide_multi(self.tree, self._author(peer), request)

@@ -60,7 +60,6 @@ from incumbent.wire import (
 from incumbent.wire.protocol import CONTAINER_OWNER, MAX_SEQUENCE, MAX_TTL_MS
 
 __all__ = [
-    "TTL_FLAGS",
     "Author",
     "MultiRefused",
     "Step",
@@ -70,7 +69,7 @@ __all__ = [
     "reapable",
 ]
 
-TTL_FLAGS = (CreateFlag.TTL, CreateFlag.TTL_SEQUENTIAL)
+_TTL_FLAGS = (CreateFlag.TTL, CreateFlag.TTL_SEQUENTIAL)
 
 _INDELIBLE = frozenset({"/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config"})
 _SEQUENTIAL = (
@@ -213,11 +212,13 @@ class _Decision:
         Apache goes by the operation outside a multi, inside one by the flags.
         """
         flags, op = request.flags, request.op
-        if flags in TTL_FLAGS and not self._author.has_ttl:
+        if self._is_multi and flags in _TTL_FLAGS and op is not Op.CREATE_TTL:
+            raise Refused(request.path, Err.MARSHALLING)  # Apache stumbles over these
+        if flags in _TTL_FLAGS and not self._author.has_ttl:
             raise Unimplemented(request.path)
         if not CreateFlag.PERSISTENT <= flags <= CreateFlag.TTL_SEQUENTIAL:
             raise BadArguments(request.path)
-        if flags in TTL_FLAGS:
+        if flags in _TTL_FLAGS:
             ttl_ms = request.ttl_ms if isinstance(request, CreateTtl) else -1
             if not 0 < ttl_ms <= MAX_TTL_MS:
                 raise BadArguments(request.path)
