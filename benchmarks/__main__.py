@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -27,6 +28,7 @@ def main() -> int:
     if unknown := [name for name in options.names if name not in QUESTIONS]:
         parser.error(f"there is no {unknown[0]}; there are {', '.join(QUESTIONS)}")
 
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # by way of every `finally`
     facts = [*machine(), ("date", time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()))]
     before = os.getloadavg()[0]
     outcomes = []

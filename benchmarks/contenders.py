@@ -8,6 +8,7 @@ Rule of this file: every process started here is ended by its pid when its `with
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 import signal
@@ -27,6 +28,7 @@ SESSION = 10.0
 """Seconds: the session timeout of everybody here."""
 
 STANDBYS = 2
+_libc = ctypes.CDLL(None)
 _PEERS = Path(__file__).parent / "peers"
 _JARS = Path("/usr/share/java")
 _CURATOR = [
@@ -200,9 +202,14 @@ class Election:
                     stdout=out,
                     stderr=err,
                     start_new_session=True,
+                    preexec_fn=_die_with_parent,
                 )
         finally:
             os.close(out)
+
+
+def _die_with_parent() -> None:
+    _libc.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 def settle(seconds: float) -> None:

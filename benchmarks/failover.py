@@ -17,16 +17,21 @@ from benchmarks.reports import Reports, now
 from benchmarks.results import Figure, Outcome
 from tests.e2e.nodes import Node, Nodes
 
-from incumbent.agent.tree import Tree
+from incumbent.agent.tree import Plan, Tree, read
+from incumbent.client import Client
 
 __all__ = ["SAMPLES", "Seat", "run"]
 
 SAMPLES = 10
+_TREE = Tree()
 _SETTLED = 3.0
 
 
 class Seat:
-    """One seat and three nodes; its program reports its node's name when it starts."""
+    """One seat and three nodes; its program reports its node's name when it starts.
+
+    Every round begins at rest: three nodes stand, and the plan names the one that has it.
+    """
 
     def __init__(self, nodes: Nodes, reports: Reports, ending: str = "") -> None:
         """`ending`: a line of shell for the program, run at SIGTERM."""
@@ -39,8 +44,7 @@ class Seat:
         waiting = "sleep 100000 & wait" if ending else "exec sleep 100000"
         script = f"{trap}echo seat started $INCUMBENT_NODE > {reports.fifo}; {waiting}"
         nodes.apply(f"[component.bench]\ncommand = {json.dumps(['sh', '-c', script])}\n")
-        self.node = self._next(since, "")
-        self.until_all_stand()
+        self.node = self._next(since)
 
     @property
     def owner(self) -> Node:
@@ -59,17 +63,20 @@ class Seat:
         return report.at
 
     def revive(self, node: Node) -> None:
-        """The node's next life, until it stands again."""
+        """The node's next life."""
         node.guardian.ends(20.0)
         node.start_again().connected()
-        self.until_all_stand()
 
-    def until_all_stand(self) -> None:
-        election = Tree().election("bench/0")
-        while len(self.nodes.ask(lambda client: client.children(election))) < 3:
+    def until_at_rest(self) -> None:
+        while not self.nodes.ask(self._is_at_rest):
             settle(0.05)
 
-    def _next(self, since: float, but: str) -> str:
+    async def _is_at_rest(self, client: Client) -> bool:
+        standing = await client.children(_TREE.election("bench/0"))
+        plan = read(Plan, (await client.get(_TREE.plan))[0], _TREE.plan)
+        return len(standing) == 3 and plan.seats["bench/0"].node == self.node
+
+    def _next(self, since: float) -> str:
         report = self._reports.wait(
             lambda each: each.text.startswith("seat started "), since=since, what="the seat's start"
         )
@@ -95,11 +102,12 @@ def run(folder: Path, samples: int) -> Outcome:
             settle(_SETTLED)
             killed = {other.kind.name: other.kill() for other in others}
 
+            seat.until_at_rest()
             ours["seat"].append(_kill_guardian(seat))
             at = own.kill()
             ours["elect"].append(own.successor(at) - at)
-            own.fill()
 
+            own.fill()
             for other in others:
                 at = killed[other.kind.name]
                 theirs[other.kind.name].append(other.successor(at, 3 * SESSION) - at)

@@ -73,6 +73,7 @@ def run(folder: Path, samples: int) -> Outcome:
             led = whole.successor(at)
             elect_whole.append((led - _stopped(reports, at, "stopped")) * 1000)
             whole.has_left()
+            seat.until_at_rest()
             parts = _drain(nodes, seat, reports)
             beyond.append(parts[0])
             seat_whole.append(parts[1])
