@@ -52,4 +52,5 @@ def receipt(
 
 
 def _ms(seconds: float) -> str:
-    return f"{max(0.0, seconds) * 1000:.0f}"
+    ms = max(0.0, seconds) * 1000
+    return f"{ms:.0f}" if ms >= 10 else f"{ms:.1f}"
