@@ -18,6 +18,10 @@ VALUE = re.compile(
 )
 
 
+SAME = ("ruok", "srvr", "stat", "cons", "conf", "isro", "wchs", "wchc", "wchp", "dirs", "hash")
+SAME += ("crst", "srst")
+
+
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ApacheServer, Served]]:
     directory = tmp_path_factory.mktemp("both")
@@ -51,9 +55,7 @@ def answers(both: tuple[ApacheServer, Served], word: str) -> tuple[str, str]:
 
 
 @pytest.mark.apache
-@pytest.mark.parametrize(
-    "word", "ruok srvr stat cons conf isro wchs wchc wchp dirs hash crst srst".split()
-)
+@pytest.mark.parametrize("word", SAME)
 def test_the_same_lines(both: tuple[ApacheServer, Served], word: str) -> None:
     expected, got = map(shape, answers(both, word))
 

@@ -93,7 +93,7 @@ def _restore(file: Path, data: Path, replace: bool, epoch: int) -> str:
     if not 0 <= epoch < _MOST_EPOCHS:
         raise CannotStart(f"{epoch} is no zxid epoch; there are 0 to {_MOST_EPOCHS - 1}")
     with Directory(data) as directory:
-        database = directory.database.resolve()
+        database = directory.database
         is_there = database.exists()
         if is_there and not replace:
             raise CannotStart(

@@ -46,6 +46,8 @@ class Directory:
             self._refuse_apache()
             if self._log is not None:
                 self._link(self._log)
+            if self.database.is_symlink():
+                self.database = self.database.resolve()
         except BaseException:
             os.close(self._fd)
             raise
@@ -61,9 +63,8 @@ class Directory:
 
     def sizes(self) -> tuple[int, int]:
         """Bytes in it, and where the log is: the same files, unless that has a directory."""
-        log = self.database.resolve().parent
-        own = _size(self.path)
-        return own, own if log == self.path.resolve() else _size(log)
+        own, log = _size(self.path), self.database.parent
+        return own, own if log == self.path else _size(log)
 
     def _lock(self) -> None:
         try:

@@ -124,7 +124,7 @@ def _about(
     shortest, longest = server.policy.timeouts(server.tick)
     return About(
         data=str(directory.path.absolute()),
-        data_log=str(directory.database.resolve().parent),
+        data_log=str(directory.database.parent.absolute()),
         port=ports[0],
         tls_port=ports[1],
         tick=server.tick,

@@ -134,8 +134,12 @@ def test_a_value_that_does_not_belong_is_shown(tmp_path: Path, config: str) -> N
 
 def test_where_a_wrong_value_was_said(tmp_path: Path) -> None:
     assert wrong(tmp_path, TICK="x").startswith("INCUMBENT_SERVER_TICK: 'x' is not a number")
-    assert wrong(tmp_path, "", "--words", "srvr,abcd").startswith("--words: 'srvr,abcd' names abcd;")
-    assert wrong(tmp_path, "", "--log-format", "xml").startswith("--log-format: 'xml' is not one of")
+    assert wrong(tmp_path, "", "--words", "srvr,abcd").startswith(
+        "--words: 'srvr,abcd' names abcd;"
+    )
+    assert wrong(tmp_path, "", "--log-format", "xml").startswith(
+        "--log-format: 'xml' is not one of"
+    )
     assert "--max-session-timeout" in wrong(tmp_path, "", "--min-session-timeout", "60")
 
 
