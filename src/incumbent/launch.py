@@ -92,8 +92,10 @@ def program_environment(
 
 
 def missing_requirements(spec: Spec) -> list[str]:
-    """Which of `requires` do not exist on this node, in the order of the spec."""
-    return [path for path in spec.requires if not Path(path).exists()]
+    """Which of `requires` do not exist on this node, or are not shown to us, in the order of the
+    spec.
+    """
+    return [path for path in spec.requires if not _mode(Path(path))]
 
 
 def parse_env_file(text: str, name: str) -> dict[str, str]:
@@ -220,11 +222,24 @@ def _double_quoted(text: str) -> tuple[str, bool, str]:
     return value, False, ""
 
 
+def _mode(path: Path) -> int:
+    """Of what is there; 0 where nothing is, or nothing that we may see."""
+    try:
+        return path.stat().st_mode
+    except OSError:
+        return 0
+
+
 def _folder_problem(cwd: str) -> str | None:
-    folder = Path(cwd)
-    if folder.is_dir():
-        return None if os.access(folder, os.X_OK) else f"{cwd} cannot be entered"
-    return f"{cwd} is not a folder" if folder.exists() else f"there is no folder {cwd} on this node"
+    try:
+        is_folder = stat.S_ISDIR(Path(cwd).stat().st_mode)
+    except FileNotFoundError:
+        return f"there is no folder {cwd} on this node"
+    except OSError as error:
+        return f"{cwd}: {(error.strerror or str(error)).lower()}"
+    if not is_folder:
+        return f"{cwd} is not a folder"
+    return None if os.access(cwd, os.X_OK) else f"{cwd} cannot be entered"
 
 
 def _executable(program: str, cwd: str, path: str) -> tuple[str, str | None]:
@@ -238,7 +253,7 @@ def _executable(program: str, cwd: str, path: str) -> tuple[str, str | None]:
         problem = _unfit(place)
         if problem is None:
             return str(place), None
-        if place.is_file():
+        if stat.S_ISREG(_mode(place)):  # a folder that is closed to us is passed over, as by exec
             denied = denied or problem
     if denied:
         return program, denied
@@ -262,6 +277,6 @@ def _programs(path: str) -> list[str]:
     """The names in PATH, for a hint at a mistyped one."""
     names: set[str] = set()
     for folder in path.split(":"):
-        if folder and Path(folder).is_dir() and os.access(folder, os.R_OK):
+        if folder and stat.S_ISDIR(_mode(Path(folder))) and os.access(folder, os.R_OK):
             names |= {entry.name for entry in os.scandir(folder)}
     return sorted(names)

@@ -215,3 +215,18 @@ def test_a_main_process_that_ends_well_and_soon_with_children_has_daemonized() -
     assert went_background(["nginx"], None, 0.1, 3) is None
     assert went_background(["nginx"], 0, 0.1, 0) is None
     assert went_background(["nginx"], 0, 5.0, 3) is None
+
+
+def test_what_is_closed_to_us_is_passed_over_in_path_and_said_elsewhere(tmp_path: Path) -> None:
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)  # closed to everybody, root too
+    program(tmp_path, "there")
+    path = {"PATH": f"{loop}:{tmp_path}"}
+    spec = Spec(name="web", command=("there",), requires=(f"{loop}/device",))
+
+    found = launch(Spec(name="web", command=("there",)), "web/0", "n1", 1, path)
+
+    assert found.executable == str(tmp_path / "there")
+    assert missing_requirements(spec) == [f"{loop}/device"]
+    assert "no `absent` in PATH" in problem(Spec(name="web", command=("absent",)), path)
+    assert "symbolic links" in problem(Spec(name="web", command=("there",), cwd=str(loop)), path)
