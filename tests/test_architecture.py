@@ -114,6 +114,9 @@ RIM: dict[str, set[str]] = {
         "guardian/first",
         "guardian/kernel",
         "guardian/logwriter",
+        "server/backup",
+        "server/main",
+        "server/metrics",
     },
     "open": {
         "agent/home",
