@@ -193,7 +193,7 @@ class Numbers:
             if most > 0:
                 advice = (
                     f"stop_grace can be at most {most:.3g} s with this session timeout: lower "
-                    "it, or raise session_timeout (an ordered stop may take longer)"
+                    "it, or raise session_timeout"
                 )
             else:
                 advice = "raise session_timeout, or lower the ensemble's tickTime"
