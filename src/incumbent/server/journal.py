@@ -11,6 +11,7 @@ import struct
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from incumbent.errors import RemoteWireError
 from incumbent.server.tree import (
     Change,
     CreateNode,
@@ -123,7 +124,10 @@ def _write_change(out: bytearray, change: Change) -> None:
 
 
 def _read_change(reader: Reader) -> Change:
-    kind, layout = _KINDS[reader.take_int()]
+    number = reader.take_int()
+    if number not in _KINDS:
+        raise RemoteWireError(f"a change of kind {number}")
+    kind, layout = _KINDS[number]
     fields = [codec.read(reader) for codec in layout]
     if kind in (EndSession, SetAcl):
         fields[1] = tuple(fields[1])

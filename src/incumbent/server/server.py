@@ -51,6 +51,9 @@ _PATIENCE = 0.02
 """Seconds that a commit may take before others are served beside it; a good disk needs a
 hundredth of that, and then nobody reads two states within one flight of requests."""
 
+_STALL = 0.25
+"""Seconds from which on a commit is a stall of the server, for which no session ends."""
+
 _IDLE = 10.0
 """Seconds within which a connection must ask for a session, and take what it was last sent."""
 
@@ -110,6 +113,7 @@ class Server:
         self._wake = asyncio.Event()
         self._is_stopping = False
         self._is_committing = False
+        self._committing_since = 0.0
         self._batch: Batch = ()  # that is being, or was last, committed
         self._glance: Glance | None = None  # while a commit takes long
         self._limits: Limits[Connection] = Limits(self.policy, self._log)
@@ -246,7 +250,7 @@ class Server:
             batch = service.take()
             if batch:
                 self._is_committing = True
-                committing = self._clock.boottime()
+                self._committing_since = self._clock.boottime()
                 self._batch = batch
                 if self._ready:
                     self._set_timer("glance", _PATIENCE, self._look_beside)
@@ -260,7 +264,8 @@ class Server:
                     self._glance = None
                     if "glance" in self._timers:
                         self._timers.pop("glance").cancel()
-                self.traffic.committed(self._clock.boottime() - committing, len(batch))
+                took = self._clock.boottime() - self._committing_since
+                self.traffic.committed(took, len(batch))
             self._release(service)
             if served:
                 self._account(service, self._clock.boottime() - begun, served, len(batch))
@@ -414,7 +419,8 @@ class Server:
     def _look(self) -> None:
         """End sessions that fell silent, and connections that have none."""
         now = self._clock.boottime()
-        if self._service is not None and self._is_committing:
+        is_stalled = self._is_committing and now - self._committing_since > _STALL
+        if self._service is not None and is_stalled:  # who comes back now is not let in yet
             self._service.sessions.expiry.stand_still(now)
         elif self._service is not None:
             overdue = self._service.sessions.expiry.look(now)

@@ -1,0 +1,144 @@
+"""The store on disk, when the disk is slow or refuses."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import threading
+from pathlib import Path
+
+import pytest
+from tests.unit.server.live import connect, running
+from tests.waiting import eventually
+
+from incumbent.server import SqliteStore, StoreFailed
+from incumbent.server.journal import FORMAT
+from incumbent.server.store import Batch
+from incumbent.server.tree import CreateNode, SetAcl, SetNode, Transaction
+from incumbent.wire import Acl, Create, Exists, GetData, Ping, SetData
+
+READABLE = (Acl(1, "world", "anyone"),)
+
+
+class Disk(SqliteStore):
+    """A disk that syncs when it is let, and refuses to when it is told to."""
+
+    def __init__(self, path: Path) -> None:
+        self.is_free = threading.Event()
+        self.is_free.set()
+        self.is_broken = False
+        super().__init__(path)
+
+    def _sync(self, batch: Batch) -> None:
+        assert self.is_free.wait(10)
+        if self.is_broken:
+            self._doubtful = batch[0].zxid
+            raise OSError(errno.EIO, "told to fail")
+        super()._sync(batch)
+
+
+def made(zxid: int, path: str, acl: tuple[Acl, ...] = READABLE) -> Batch:
+    return (Transaction(zxid, 1000, (CreateNode(path, b"x", 0, acl),)),)
+
+
+async def test_a_slow_sync_delays_no_ping_and_no_read_elsewhere(tmp_path: Path) -> None:
+    disk = Disk(tmp_path / "db")
+    async with running(disk) as server:  # type: ignore[arg-type]
+        writer, reader = await connect(server), await connect(server)
+        for path in ("/a", "/b"):
+            await writer.call(Create(path))
+        disk.is_free.clear()
+        writer.send(SetData("/a", b"new"))
+        await eventually(lambda: server._is_committing)
+
+        reader.send(Ping(), GetData("/b"))
+        replies = [await reader.reply() for _ in range(2)]
+
+        assert server._is_committing
+        assert [reply.err for reply in replies] == [0, 0]
+        disk.is_free.set()
+        assert (await writer.reply()).err == 0
+
+
+async def test_what_could_not_be_synced_never_was(tmp_path: Path) -> None:
+    disk = Disk(tmp_path / "db")
+    await disk.commit(made(1, "/kept"))
+    disk.is_broken = True
+
+    with pytest.raises(StoreFailed):
+        await disk.commit(made(2, "/refused"))
+
+    assert "/refused" not in disk.load().tree.nodes
+    disk.is_broken = False
+    await disk.commit(made(2, "/instead"))
+    while disk.fold():
+        pass
+    disk.close()
+    again = SqliteStore(tmp_path / "db")
+    assert {"/kept", "/instead"} <= again.load().tree.nodes.keys()
+    assert "/refused" not in again.load().tree.nodes
+    again.close()
+
+
+async def test_a_server_whose_disk_refuses_goes_on_reading(tmp_path: Path) -> None:
+    disk = Disk(tmp_path / "db")
+    async with running(disk) as server:  # type: ignore[arg-type]
+        client = await connect(server)
+        await client.call(Create("/a"))
+        session = client.session
+        disk.is_broken = True
+        client.send(Create("/b"))
+        assert await client.ended()
+
+        client = await connect(server, session_id=session.session_id, password=session.password)
+        errors = [(await client.call(r)).err for r in (Exists("/a"), Exists("/b"), Create("/c"))]
+
+        assert errors == [0, -101, -1]
+
+
+async def test_commits_go_on_while_a_checkpoint_is_made(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "db")
+    body = b"x" * 200_000
+    checkpoints = 0
+    for zxid in range(1, 101):
+        checkpoints += store._checkpointing is not None
+        await store.commit((Transaction(zxid, 1, (CreateNode(f"/{zxid}", body, 0),)),))
+        await asyncio.sleep(0)
+    await eventually(lambda: store._checkpointing is None)
+
+    assert checkpoints
+    assert (tmp_path / "db-wal").stat().st_size < 20_000_000
+    store.close()
+    again = SqliteStore(tmp_path / "db")
+    assert len(again.load().tree.nodes) == 100 + 5
+    again.close()
+
+
+def test_acls_are_kept_in_the_log_and_in_the_state(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "db")
+    store.add(made(1, "/a"))
+    store.add((Transaction(2, 1, (SetAcl("/a", (Acl(31, "ip", "1.2.3.4"),), 1),)),))
+    store.add(made(3, "/b"))
+    store.add((Transaction(4, 1, (SetNode("/b", None, 1),)),))
+
+    for _ in range(2):
+        tree = store.load().tree
+        assert tree.nodes["/a"].acl == (Acl(31, "ip", "1.2.3.4"),)
+        assert tree.stat("/a").aversion == 1
+        assert tree.nodes["/b"].acl == READABLE
+        while store.fold():
+            pass
+    store.close()
+
+
+def test_a_database_of_the_first_format_is_read_and_goes_on_as_the_second(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "db")
+    store.add(made(1, "/a"))
+    store._db.execute("UPDATE meta SET value = 1 WHERE key = 'format'")
+    store.close()
+
+    again = SqliteStore(tmp_path / "db")
+
+    assert "/a" in again.load().tree.nodes
+    assert again._meta("format") == FORMAT == 2
+    again.close()
