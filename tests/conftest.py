@@ -7,6 +7,7 @@ reason; with CI=true nothing is skipped, so a skip is a failure.
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Generator, Iterator
 from typing import Any, TypeVar
 
@@ -18,6 +19,12 @@ Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 # Sessions of 1 to 40 seconds are granted: quick expiry, and still the usual longest one.
 _QUICK: dict[str, Any] = {"tick_time": 500, "settings": {"maxSessionTimeout": 40000}}
 _APACHE_FIXTURES = {"apache", "apache_ensemble", "_apache_ensemble"}
+
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell that runs us in the background ignores SIGINT for us, and for all that we start;
+    # programs under test are to take Ctrl-C as they do in a terminal.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _in_ci() -> bool:
