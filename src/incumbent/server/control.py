@@ -10,18 +10,17 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TypeAlias, cast
+from typing import cast
 
-from incumbent.server.copying import Piece, pack_piece
+from incumbent.server.copying import pack_piece
+from incumbent.server.sqlite import SqliteStore
 
 __all__ = ["CONTROL", "Control", "socket_path"]
 
 CONTROL = "control"
-
-Copying: TypeAlias = Callable[[], AbstractContextManager[Iterator[Piece]]]
 
 
 @contextmanager
@@ -39,11 +38,11 @@ def socket_path(directory: Path) -> Iterator[str]:
 
 
 class Control:
-    """Listens in `directory`; `copying` gives a copy of the store, and it may not fold meanwhile."""
+    """Listens in `directory`, for who wants a copy of the store."""
 
-    def __init__(self, directory: Path, copying: Copying) -> None:
+    def __init__(self, directory: Path, store: SqliteStore) -> None:
         self._directory = directory
-        self._copying = copying
+        self._store = store
         self._listener: asyncio.Server | None = None
         self._clients: dict[_Client, None] = {}
 
@@ -61,7 +60,7 @@ class Control:
             os.umask(umask)
         loop = asyncio.get_running_loop()
         self._listener = await loop.create_unix_server(
-            lambda: _Client(self._copying, self._clients), sock=listening
+            lambda: _Client(self._store, self._clients), sock=listening
         )
 
     def stop(self) -> None:
@@ -76,8 +75,8 @@ class Control:
 class _Client(asyncio.Protocol):
     """One who asks; a copy goes out as fast as it is read."""
 
-    def __init__(self, copying: Copying, clients: dict[_Client, None]) -> None:
-        self._copying = copying
+    def __init__(self, store: SqliteStore, clients: dict[_Client, None]) -> None:
+        self._store = store
         self._clients = clients
         self._asked = b""
         self._task: asyncio.Task[None] | None = None
@@ -110,7 +109,8 @@ class _Client(asyncio.Protocol):
 
     async def _send_copy(self) -> None:
         try:
-            with self._copying() as copy:
+            with self._store.copying() as copy:
+                await self._store.settled()
                 for piece in copy:
                     await self._may_write.wait()
                     assert self._transport is not None, "cancelled when the connection is lost"

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import TypeAlias
@@ -32,8 +32,16 @@ _LENGTH = struct.Struct(">I")
 _INT = struct.Struct(">q")
 
 
-def pieces(database: sqlite3.Connection) -> Iterator[Piece]:
-    """A copy. Between two pieces the log may grow; nothing else may change."""
+_ALL = 2**63 - 1
+
+
+def pieces(
+    database: sqlite3.Connection, durable: Callable[[], int] = lambda: _ALL
+) -> Iterator[Piece]:
+    """A copy. Between two pieces the log may grow; nothing else may change.
+
+    durable  the last zxid of the log that counts, now
+    """
     tables = database.execute(
         "SELECT name, sql FROM sqlite_master WHERE type = 'table' ORDER BY name = 'log', name"
     ).fetchall()
@@ -42,6 +50,10 @@ def pieces(database: sqlite3.Connection) -> Iterator[Piece]:
         key = database.execute(f"SELECT name FROM pragma_table_info('{table}')").fetchone()[0]
         rows = _read(database, f"SELECT * FROM {table} ORDER BY {key}", ())
         while rows:
+            if table == "log":
+                rows = [row for row in rows if int(row[0]) <= durable()]
+                if not rows:
+                    break
             yield table, rows
             after = f"SELECT * FROM {table} WHERE {key} > ? ORDER BY {key}"
             rows = _read(database, after, (rows[-1][0],))

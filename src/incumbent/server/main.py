@@ -210,7 +210,7 @@ async def _start_control(
     directory: Directory, store: SqliteStore, log: Callable[[str], None]
 ) -> Control | None:
     """Without it there is no backup of the running server, which is no reason not to serve."""
-    control = Control(directory.path, store.copying)
+    control = Control(directory.path, store)
     try:
         await control.start()
     except OSError as error:

@@ -71,6 +71,7 @@ class SqliteStore:
         self._path = path
         self._log_bytes = 0
         self._copies = 0
+        self._durable = 2**63 - 1  # the last zxid that is: all, as long as nothing is added
         self._folding: asyncio.TimerHandle | None = None
         self._worker = Worker()
         self._checkpointing: asyncio.Future[None] | None = None
@@ -118,6 +119,7 @@ class SqliteStore:
                 for transaction in unpack_transactions(body):
                     tree.apply(transaction)
             secret = self._meta("secret")
+        self._durable = tree.zxid
         assert isinstance(secret, bytes)
         return Loaded(tree=tree, secret=secret)
 
@@ -132,7 +134,7 @@ class SqliteStore:
         self._grown(len(body))
         if self._log_bytes > _LOG_BYTES and self._folding is None and not self._copies:
             self._fold_later()
-        elif self._unchecked > _WAL_BYTES and self._checkpointing is None:
+        elif self._unchecked > _WAL_BYTES and self._checkpointing is None and not self._copies:
             self._begin_checkpoint()
 
     def add(self, batch: Batch) -> None:
@@ -156,6 +158,7 @@ class SqliteStore:
         except OSError:
             self._doubtful = batch[0].zxid
             raise
+        self._durable = batch[-1].zxid
 
     def _grown(self, size: int) -> None:
         self._log_bytes += size
@@ -169,12 +172,17 @@ class SqliteStore:
 
     @contextlib.contextmanager
     def copying(self) -> Iterator[Iterator[Piece]]:
-        """A copy of everything, in pieces; commits may go on meanwhile, folding waits."""
+        """A copy of everything, in pieces; commits may go on meanwhile, all else waits."""
         self._copies += 1
         try:
-            yield pieces(self._db)
+            yield pieces(self._db, lambda: self._durable)
         finally:
             self._copies -= 1
+
+    async def settled(self) -> None:
+        """Return when nothing is at work on the database beside commits."""
+        while self._checkpointing is not None:
+            await asyncio.wait([self._checkpointing])
 
     def close(self) -> None:
         if self._folding is not None:

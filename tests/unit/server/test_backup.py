@@ -121,3 +121,13 @@ def test_pieces_are_small_whatever_the_rows(tmp_path: Path) -> None:
 
     assert max(len(some) for some in rows) == 3
     assert sum(map(len, rows)) == 20
+
+
+def test_what_is_not_durable_yet_is_in_no_copy(tmp_path: Path) -> None:
+    database = sqlite3.connect(tmp_path / "x.db")
+    database.execute("CREATE TABLE log (zxid INTEGER PRIMARY KEY, body BLOB)")
+    database.executemany("INSERT INTO log VALUES (?, ?)", [(i, b"x") for i in range(1, 9)])
+
+    rows = [rows for table, rows in pieces(database, lambda: 5) if table and len(rows[0]) == 2]
+
+    assert [zxid for some in rows for zxid, _ in some] == [1, 2, 3, 4, 5]
