@@ -30,6 +30,11 @@ __all__ = ["SAMPLES", "run"]
 SAMPLES = 10
 _SETTLED = 2.5  # seconds: the next in line has sent beats
 _PARTS = re.compile(r"handed over ([\d.]+) · claimed ([\d.]+) · started ([\d.]+)")
+_SEAT = (
+    "A seat's handover is two transactions on disk, one after the other: the old node gives up "
+    "breadcrumb and candidate, the new one reads what it stands on and writes its epoch and "
+    "breadcrumb. The others need one: a znode is deleted."
+)
 _NAMES = {
     "library": "library: aio lead",
     "elect": "incumbent elect, no COMMAND",
@@ -40,7 +45,7 @@ _NAMES = {
 
 def run(folder: Path, samples: int) -> Outcome:
     """The whole question."""
-    outcome = Outcome(title="Clean handover, beyond stop and start")
+    outcome = Outcome(title="Clean handover, beyond stop and start", remarks=[_SEAT])
     ours, apache = folder / "ours", folder / "apache"
     ours.mkdir()
     apache.mkdir()

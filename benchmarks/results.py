@@ -118,6 +118,7 @@ def machine() -> list[tuple[str, str]]:
             f"{platform.python_version()}, kazoo {_version('kazoo')}, uvloop {_version('uvloop')}",
         ),
         ("Java", _java()),
+        ("scheduling", _scheduling()),
         ("commit", _commit()),
     ]
 
@@ -150,7 +151,15 @@ def _java() -> str:
         said = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False)
     except OSError:
         return "absent"
-    return said.stderr.splitlines()[0].split(" ", 2)[-1].strip('"') if said.stderr else "unknown"
+    return said.stderr.split('"')[1] if '"' in said.stderr else "unknown"
+
+
+def _scheduling() -> str:
+    """Ours, which every process measured here inherits: servers, peers and ourselves."""
+    names = {os.SCHED_RR: "real time, round robin (chrt -r)", os.SCHED_FIFO: "real time (chrt -f)"}
+    nice = os.getpriority(os.PRIO_PROCESS, 0)
+    ordinary = f"nice {nice}" if nice else "ordinary"
+    return names.get(os.sched_getscheduler(0), ordinary) + ", for everything measured"
 
 
 def _commit() -> str:
