@@ -51,7 +51,8 @@ class EmbeddedServer:
     port    0 takes a free one; it stays this server's, also while it is stopped
     tick    seconds; sessions are granted 2 to 20 ticks. To see a session expire there is no need
             for a small one: `expire` does it at once
-    policy  what clients may do (see `incumbent.server.policy`)
+    policy  what clients may do (see `incumbent.server.policy`); by default what a server allows,
+            and any number of connections
     log     takes the server's lines for the operator, called in its thread
     """
 
@@ -66,7 +67,7 @@ class EmbeddedServer:
     ) -> None:
         self.host = host
         self.tick = tick
-        self._policy = policy
+        self._policy = policy or Policy(connections_per_address=0)
         self._log = log
         self._store = RebasedStore()
         self._mishaps = Mishaps()
