@@ -148,15 +148,22 @@ step = st.tuples(
 )
 
 
-def plays(most: int) -> st.SearchStrategy[list[Step]]:
-    """Plays of at most so many steps."""
-    return st.lists(step, min_size=1, max_size=most)
+def plays(length: int) -> st.SearchStrategy[list[Step]]:
+    """Plays of so many steps."""
+    return st.lists(step, min_size=length, max_size=length)
 
 
 def direct(stage: Stage, play: Sequence[Step]) -> None:
-    """Have it played. After each step everybody shows, by a ping, which events came."""
+    """Have it played. After each step everybody shows, by a ping, which events came.
+
+    At its beginning 2 watches all that happens, and /b is 0's alone.
+    """
     cast = [stage.actor(f"{number}") for number in range(ACTORS)]
-    cast[0].do(Create(stage.root))
+    for below in ("", "/a", "/a/x"):
+        cast[0].do(Create(stage.root + below))
+    cast[0].do(AuthPacket(0, "digest", b"a:secret"), Xid.AUTH)
+    cast[0].do(Create(stage.root + "/b", b"", [Acl(31, "auth", "")]))
+    cast[2].do(AddWatch(stage.root, 1))
     for number, what in play:
         actor = cast[number]
         is_end = isinstance(what, CloseSession)

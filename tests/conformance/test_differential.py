@@ -37,8 +37,8 @@ def compare(play: list[Step], ours: EmbeddedServer, apache: ApacheServer) -> Non
 
 
 def test_both_servers_play_alike(ours: EmbeddedServer, apache: ApacheServer) -> None:
-    @settings(max_examples=40, derandomize=True, deadline=None, suppress_health_check=_CALM)
-    @given(plays(30))
+    @settings(max_examples=30, derandomize=True, deadline=None, suppress_health_check=_CALM)
+    @given(plays(40))
     def alike(play: list[Step]) -> None:
         compare(play, ours, apache)
 
@@ -51,7 +51,7 @@ def test_both_servers_play_alike_for_long(ours: EmbeddedServer, apache: ApacheSe
     examples = int(os.environ.get("PLAYS", "2000"))
 
     @settings(max_examples=examples, deadline=None, suppress_health_check=_CALM)
-    @given(plays(60))
+    @given(plays(80))
     def alike(play: list[Step]) -> None:
         compare(play, ours, apache)
 

@@ -342,9 +342,10 @@ def the_largest_frame(stage: Stage) -> None:
 
 def handshakes(stage: Stage) -> None:
     with_flag, without = stage.client(), stage.client()
-    for client, flag in ((with_flag, False), (without, None)):
+    for client, flag in ((with_flag, False), (without, None), (stage.client(), True)):
         answer = client.connect(read_only=flag)
-        stage.write(f"{len(answer.encode())} {len(answer.password)} {answer.timeout_ms}")
+        size = len(answer.encode())
+        stage.write(f"{size} {len(answer.password)} {answer.timeout_ms} {answer.read_only}")
     for timeout_ms in (4000, 39_999, 40_000, 10_000_000):
         stage.write(str(stage.client().connect(timeout_ms=timeout_ms).timeout_ms))
     owner = stage.client()
