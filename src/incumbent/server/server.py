@@ -15,7 +15,7 @@ import asyncio
 import random
 import ssl
 from collections.abc import Callable, Container
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from incumbent.clock import SYSTEM, Clock
 from incumbent.server import words
@@ -23,6 +23,7 @@ from incumbent.server.connection import Connection
 from incumbent.server.glance import Glance
 from incumbent.server.limits import Limits
 from incumbent.server.policy import Policy
+from incumbent.server.questions import Questions
 from incumbent.server.service import Service
 from incumbent.server.store import Batch, Store, StoreFailed
 from incumbent.server.traffic import Traffic
@@ -56,8 +57,6 @@ _STALL = 0.25
 
 _IDLE = 10.0
 """Seconds within which a connection must ask for a session, and take what it was last sent."""
-
-_Question: TypeAlias = "tuple[Callable[[Report], str], asyncio.Future[str]]"
 
 
 class Server:
@@ -124,8 +123,7 @@ class Server:
         self._listeners: list[asyncio.Server] = []
         self._pipeline: asyncio.Task[None] | None = None
         self._served: list[tuple[Connection, int]] = []  # in this turn, and how many of theirs
-        self._questions: list[_Question] = []
-        self._answers: list[tuple[_Question, str]] = []  # until they may be seen
+        self._questions = Questions()
 
     async def start(
         self, host: str = "127.0.0.1", port: int = 0, *, tls: ssl.SSLContext | None = None
@@ -148,7 +146,7 @@ class Server:
             timer.cancel()
         if self._pipeline is not None:
             await self._pipeline
-        self._fail_questions("the server is stopping")
+        self._questions.refuse("the server is stopping")
         for connection in list(self._connections):
             connection.abort()
         self._store.close()
@@ -174,10 +172,9 @@ class Server:
 
         The future raises `ConnectionError` while the store cannot be read, and at the end.
         """
-        answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._questions.append((question, answer))
+        answer = self._questions.ask(question)
         if self._is_stopping:
-            self._fail_questions("the server is stopping")
+            self._questions.refuse("the server is stopping")
         self._wake.set()
         return answer
 
@@ -241,7 +238,7 @@ class Server:
             service = self._service
             if service is None:
                 self._chores.clear()
-                self._fail_questions("the server cannot read its data")
+                self._questions.refuse("the server cannot read its data")
                 continue
             if self._is_probe_due:
                 await self._probe(service)
@@ -279,9 +276,7 @@ class Server:
         self._chores.clear()
         for chore in chores:
             chore(service)
-        for question in self._questions:
-            self._answers.append((question, question[0](self._report(service))))
-        self._questions.clear()
+        self._questions.answer(lambda: self._report(service))
         served = weight = 0
         for connection in list(self._ready):
             before = served
@@ -330,10 +325,7 @@ class Server:
             assert isinstance(peer, Connection)
             self.traffic.sent += len(peer.out)
             peer.flush()
-        for (_, answer), text in self._answers:
-            if not answer.done():
-                answer.set_result(text)
-        self._answers.clear()
+        self._questions.tell()
 
     def _account(self, service: Service, seconds: float, served: int, writes: int) -> None:
         """A turn took so long, released."""
@@ -370,8 +362,7 @@ class Server:
         self._ready.clear()
         self._chores.clear()
         self._served.clear()
-        self._questions = [question for question, _ in self._answers] + self._questions
-        self._answers.clear()
+        self._questions.put_back()
         for connection in list(self._connections):
             connection.abort()
         self._reload()
@@ -454,12 +445,6 @@ class Server:
             self._timers[name] = loop.call_later(delay, callback)
 
     # -- small things
-
-    def _fail_questions(self, why: str) -> None:
-        for _, answer in self._questions:
-            if not answer.done():
-                answer.set_exception(ConnectionError(why))
-        self._questions.clear()
 
     def _connection(self) -> asyncio.Protocol:
         connection = Connection(self)
