@@ -64,6 +64,8 @@ def test_encrypted_only_if_nobody_is_asked_for_a_certificate(tmp_path: Path, fil
 
         assert client.create("/x") == "/x"
         client.stop()
+        assert served.stop() == 0
+    assert served.output() == ""
 
 
 def test_clear_and_encrypted_side_by_side(tmp_path: Path, files: Path) -> None:
@@ -87,6 +89,25 @@ def test_clear_and_encrypted_side_by_side(tmp_path: Path, files: Path) -> None:
             assert encrypted.recv(10) == b"imok"
         secure.stop()
         clear.stop()
+
+
+def test_strangers_on_the_port_disturb_nobody(tmp_path: Path, files: Path) -> None:
+    """Clear text, half a handshake, nothing at all; also without uvloop."""
+    (tmp_path / "uvloop.py").write_text("raise ImportError\n")
+    for env in ({}, {"PYTHONPATH": str(tmp_path)}):
+        with Served(tmp_path, "--tls-cert", files / "server.pem", env=env) as served:
+            strangers = [socket.create_connection((served.host, served.port), 10) for _ in range(3)]
+            strangers[0].sendall(b"ruok")
+            strangers[1].sendall(b"\x16\x03\x01\x02\x00\x01")
+            client = kazoo(served.hosts, files, has_certificate=False)
+            client.start(20)
+
+            assert client.exists("/x") is None
+            client.stop()
+            for stranger in strangers:
+                stranger.close()
+            assert served.stop() == 0
+    assert "Traceback" not in served.output()
 
 
 def test_what_is_no_certificate_is_said(tmp_path: Path, files: Path) -> None:

@@ -110,7 +110,7 @@ class Connection(Peer, asyncio.Protocol):
         self.queue.append(None)
         self._queue_bytes += _FRAME_COST
         self._inbox.ready(self, 0)
-        return True  # what was asked before is still answered
+        return not self.is_secure  # what was asked before is still answered; not so in TLS
 
     def connection_lost(self, _exc: Exception | None) -> None:
         self._transport = None

@@ -161,7 +161,12 @@ class Server:
     ) -> tuple[str, int]:
         """Listen there as well; where that is. Raises `OSError`."""
         listener = await asyncio.get_running_loop().create_server(
-            self._connection, host, port, backlog=_BACKLOG, ssl=tls
+            self._connection,
+            host,
+            port,
+            backlog=_BACKLOG,
+            ssl=tls,
+            ssl_handshake_timeout=None if tls is None else _IDLE,
         )
         self._listeners.append(listener)
         name = listener.sockets[0].getsockname()
