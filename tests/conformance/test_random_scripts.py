@@ -3,36 +3,58 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from difflib import unified_diff
 
 import pytest
 from tests.apache import ApacheServer
 from tests.conformance.embedded import EmbeddedServer
-from tests.conformance.stage import Actor, Stage
+from tests.conformance.stage import Stage
 
 from incumbent.wire import (
     OPEN_ACL,
     Acl,
+    AddWatch,
+    AuthPacket,
     Check,
+    CheckWatches,
     Create,
     Create2,
     CreateContainer,
     Delete,
     Exists,
+    GetAcl,
+    GetAllChildrenNumber,
     GetChildren,
     GetChildren2,
     GetData,
+    GetEphemerals,
     Multi,
     MultiOp,
+    MultiRead,
     Ping,
+    RemoveWatches,
     Request,
+    SetAcl,
     SetData,
     SetWatches,
+    SetWatches2,
     Sync,
     Xid,
 )
 
 NAMES = ("a", "b", "n0000000002", "..", "")
+
+
+MINE = (Acl(31, "auth", ""),)
+ACLS: Sequence[Sequence[Acl]] = (
+    *(OPEN_ACL,) * 12,
+    (),
+    *(MINE,) * 2,
+    (*MINE, Acl(1, "world", "anyone")),
+    (Acl(15, "ip", "127.0.0.1/8"), Acl(16, "world", "anyone")),
+    (Acl(6, "world", "anyone"), Acl(17, "digest", "a:Y3VKVHtA/4IVxAGV7wEBp2bJCfE=")),
+)
 
 
 def random_path(rng: random.Random, root: str) -> str:
@@ -46,7 +68,7 @@ def random_write(rng: random.Random, root: str) -> MultiOp:
     data = rng.choice((None, b"", b"x", b"yy"))
     version = rng.choice((-1, -1, -1, 0, 1, 2))
     flags = rng.choice((0, 0, 0, 0, 1, 2, 2, 3, 4))
-    acl: tuple[Acl, ...] = rng.choice((OPEN_ACL,) * 9 + ((),))
+    acl = rng.choice(ACLS)
     match rng.randrange(10):
         case 0 | 1 | 2:
             return Create(path, data, acl, flags)
@@ -63,7 +85,7 @@ def random_write(rng: random.Random, root: str) -> MultiOp:
 
 def random_request(rng: random.Random, root: str) -> Request:
     path, watch = random_path(rng, root), rng.random() < 0.5
-    match rng.randrange(14):
+    match rng.randrange(22):
         case 0 | 1:
             return Exists(path, watch)
         case 2 | 3:
@@ -79,25 +101,45 @@ def random_request(rng: random.Random, root: str) -> Request:
         case 10:
             lists = [[random_path(rng, root) for _ in range(rng.randrange(3))] for _ in range(3)]
             return SetWatches(0, *lists)
+        case 11:
+            lists = [[random_path(rng, root) for _ in range(rng.randrange(2))] for _ in range(5)]
+            return SetWatches2(rng.choice((0, 2**62)), *lists)
+        case 12:
+            return AddWatch(path, rng.randrange(2))
+        case 13:
+            kind = rng.choice((RemoveWatches, CheckWatches))
+            return kind(path, rng.choice((1, 2, 3)))
+        case 14:
+            return SetAcl(path, rng.choice(ACLS), rng.choice((-1, -1, 0, 1)))
+        case 15:
+            return GetAcl(path)
+        case 16:
+            return rng.choice((GetAllChildrenNumber, GetEphemerals))(path)
+        case 17:
+            kinds = (GetData, GetChildren)
+            return MultiRead([rng.choice(kinds)(random_path(rng, root)) for _ in range(3)])
+        case 18:
+            return AuthPacket(0, "digest", rng.choice((b"a:secret", b"b:x")))
     while isinstance(write := random_write(rng, root), Check):
         pass
     return write
 
 
 def play(stage: Stage, seed: int) -> None:
-    """Two sessions take turns; after each request the other one shows its events by a ping."""
+    """Three sessions take turns; after each request the others show their events by a ping."""
     rng = random.Random(seed)
-    actors = [stage.actor("a"), stage.actor("b")]
+    actors = [stage.actor("a"), stage.actor("b"), stage.actor("c")]
     actors[0].do(Create(stage.root))
     for _ in range(80):
-        who = rng.randrange(2)
+        actor = rng.choice(actors)
+        if rng.random() < 0.05:
+            actor.reconnect()
         request = random_request(rng, stage.root)
-        actors[who].do(request, Xid.SET_WATCHES if isinstance(request, SetWatches) else None)
-        _show_events(actors[1 - who])
-
-
-def _show_events(actor: Actor) -> None:
-    actor.do(Ping(), Xid.PING)
+        xid = {SetWatches: Xid.SET_WATCHES, SetWatches2: Xid.SET_WATCHES, AuthPacket: Xid.AUTH}
+        actor.do(request, xid.get(type(request)))
+        for other in actors:
+            if other is not actor:
+                other.do(Ping(), Xid.PING)
 
 
 @pytest.mark.parametrize("seed", range(25))
@@ -106,8 +148,11 @@ def test_both_servers_play_a_random_script_alike(
 ) -> None:
     scripts = []
     for server in (apache, ours):
-        with Stage(server.host, server.port, f"/random{seed}") as stage:
+        stage = Stage(server.host, server.port, f"/random{seed}")
+        try:
             play(stage, seed)
+        finally:
+            stage.leave()
         scripts.append(stage.script())
 
     differences = list(unified_diff(*scripts, "Apache", "ours", n=2, lineterm=""))
