@@ -21,10 +21,10 @@ def pythons() -> list[str]:
     return [sys.executable, *(p for p in found if own not in p)]
 
 
-def trace(python: str, program: str, seed: int, hash_seed: str) -> bytes:
+def trace(python: str, program: str, seed: int, hash_seed: str, *more: str) -> bytes:
     done = subprocess.run(
-        [python, str(_ROOT / "tests" / "simulation" / program), str(seed)],
-        env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(_ROOT / "src")},
+        [python, str(_ROOT / "tests" / "simulation" / program), str(seed), *more],
+        env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": f"{_ROOT / 'src'}:{_ROOT}"},
         capture_output=True,
         timeout=60,
         check=False,

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from incumbent.testing.world import World
 
-__all__ = ["KINDS", "Fault", "Inflict", "describe", "draw", "inflict"]
+__all__ = ["ALL_KINDS", "KINDS", "Fault", "Inflict", "Undo", "describe", "draw", "inflict"]
 
 Undo = Callable[[], None]
 Inflict = Callable[[World, "Fault"], Undo | None]
@@ -143,7 +143,72 @@ KINDS: Mapping[str, Inflict] = {
     "crash": _crash,
 }
 
-_ON_LINKS = ("cut", "block", "slow", "fade", "lossy", "reset")
+
+def _slow_disk(world: World, fault: Fault) -> Undo:
+    disk = world.host(fault.a).disk
+    disk.slow_by = 0.05 + fault.lasts / 10
+    return disk.heal
+
+
+def _full_disk(world: World, fault: Fault) -> Undo:
+    disk = world.host(fault.a).disk
+    disk.is_full = True
+    return disk.heal
+
+
+def _fail_commit(world: World, fault: Fault) -> None:
+    world.host(fault.a).disk.fail(1 + int(fault.at * 1000) % 5)
+
+
+def _jump_boottime(world: World, fault: Fault) -> None:
+    """As after a suspend that nobody noticed: CLOCK_BOOTTIME is further on. It never goes back."""
+    world.host(fault.a).clock.jump(fault.lasts)
+
+
+def _drift(world: World, fault: Fault) -> None:
+    """The clock goes at another rate, within what the world allows."""
+    world.host(fault.a).clock.slew(1.0 + world.drift * (2 * (fault.at % 1.0) - 1))
+
+
+def _reorder(world: World, fault: Fault) -> Undo:
+    """A later connection's segments overtake an earlier one's; within one they keep their order."""
+    links = [world.link(fault.a, fault.b), world.link(fault.b, fault.a)]
+    for link in links:
+        link.jitter = 0.05 + fault.lasts / 20
+
+    def undo() -> None:
+        for link in links:
+            link.jitter = world.network.jitter
+
+    return undo
+
+
+def _lose_replies(world: World, fault: Fault) -> Undo:
+    """What `a` asks of `b` is done; the answers are lost, and then the connection."""
+    world.block(fault.b, fault.a)
+
+    def undo() -> None:
+        world.reset(fault.a, fault.b)
+        world.heal(fault.a, fault.b)
+
+    return undo
+
+
+ALL_KINDS: Mapping[str, Inflict] = {
+    **KINDS,
+    "slow disk": _slow_disk,
+    "full disk": _full_disk,
+    "fail commit": _fail_commit,
+    "jump boottime": _jump_boottime,
+    "drift": _drift,
+    "reorder": _reorder,
+    "lose replies": _lose_replies,
+}
+"""`KINDS` keeps what seeds of old were drawn from; these are all."""
+
+_ON_LINKS = ("cut", "block", "slow", "fade", "lossy", "reset", "reorder", "lose replies")
+_ON_DISKS = ("slow disk", "full disk", "fail commit")
+_SHORT = {"stall": (0.001, 0.2), "lose replies": (0.005, 0.5)}
 
 
 def draw(
@@ -155,11 +220,13 @@ def draw(
     longest: float,
     kinds: Sequence[str] = tuple(KINDS),
     sparing: Sequence[str] = (),
+    on_servers: Sequence[str] = (),
 ) -> list[Fault]:
     """A schedule within `duration` seconds; no fault lasts more than `longest`.
 
-    Links are drawn between a host and a server, hosts from both. `sparing` names kinds that are
-    not drawn for servers. Kinds that are not of `KINDS` strike a host and are given to `inflict`.
+    Links are drawn between a host and a server, or between servers; hosts from both. `sparing`
+    names kinds that are not drawn for servers, `on_servers` kinds that are for no others. Kinds
+    that are not of `ALL_KINDS` are given to `inflict`, and strike a host if not `on_servers`.
     """
     chosen = sorted(rng.sample(list(kinds), rng.randint(1, min(4, len(kinds)))))
     gap = rng.uniform(0.3, 5.0)  # how often something breaks
@@ -171,14 +238,19 @@ def draw(
         lasts = min(longest, rng.expovariate(1 / typical))
         if rng.random() < 0.3:  # what outlasts a session is what takes something from somebody
             lasts = rng.uniform(longest / 2, longest)
-        if kind == "stall":
-            lasts = rng.uniform(0.001, 0.2)
+        if kind in _SHORT:
+            lasts = rng.uniform(*_SHORT[kind])
         if kind in _ON_LINKS:
             ends = [rng.choice(list(hosts)), rng.choice(list(servers))]
-            rng.shuffle(ends)
+            if kind != "lose replies":
+                rng.shuffle(ends)
+            if len(servers) > 1 and rng.random() < 0.3:
+                ends = rng.sample(list(servers), 2)
             faults.append(Fault(at=at, kind=kind, a=ends[0], b=ends[1], lasts=lasts))
+        elif kind in _ON_DISKS or kind in on_servers:
+            faults.append(Fault(at=at, kind=kind, a=rng.choice(list(servers)), lasts=lasts))
         else:
-            anywhere = kind in KINDS and kind not in sparing
+            anywhere = kind in ALL_KINDS and kind not in sparing
             where = rng.choice([*hosts, *servers] if anywhere else list(hosts))
             faults.append(Fault(at=at, kind=kind, a=where, lasts=lasts))
         at += rng.expovariate(1 / gap)
@@ -199,7 +271,7 @@ async def inflict(
     a crash, to start there what an init system would. `who` turns a name in the schedule, such
     as "leader", into that of a host when the fault's time has come.
     """
-    kinds = {**KINDS, **(more or {})}
+    kinds = {**ALL_KINDS, **(more or {})}
     began = world.now
     undos: list[tuple[float, int, Fault, Undo]] = []
     steps: list[tuple[float, Fault]] = sorted(((f.at, f) for f in faults), key=lambda s: s[0])
@@ -220,9 +292,10 @@ async def inflict(
     for number, (at, fault) in enumerate(steps):
         await until(at)
         fault = replace(fault, a=who(fault.a), b=who(fault.b))
-        if not world.host(fault.a).up:
+        if not world.host(fault.a).up or fault.a == fault.b:
             continue
         world.note(f"fault: {fault}")
+        world.mark(fault.a, f"{fault.kind} {fault.b}".strip(), lasts=fault.lasts)
         undo = kinds[fault.kind](world, fault)
         if undo is not None:
             undos.append((at + fault.lasts, number, fault, undo))

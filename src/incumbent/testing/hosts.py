@@ -11,6 +11,7 @@ import random
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from incumbent.testing.disks import SimDisk
 from incumbent.testing.kernel import Stack
 from incumbent.testing.loop import Domain, SimTask, Timebase
 from incumbent.testing.sockets import WorldLoop
@@ -44,8 +45,18 @@ class HostClock:
     def wall(self) -> float:
         return _EPOCH + self._loop.now + self.wall_step
 
+    def jump(self, seconds: float) -> None:
+        """Boottime is so much further on; it never goes back."""
+        assert seconds >= 0
+        self.offset += seconds
+
+    def slew(self, rate: float) -> None:
+        """Boottime goes at another rate from now on, without a step."""
+        self.offset += self._loop.now * (self.rate - rate)
+        self.rate = rate
+
     def world_time(self, boottime: float) -> float:
-        """When, in world time, this clock shows `boottime`: for judging from outside."""
+        """When, in world time, this clock shows `boottime` at its present rate."""
         return (boottime - self.offset) / self.rate
 
 
@@ -163,6 +174,7 @@ class Host:
         self.drift = drift
         self.stack = Stack(world.network, name, address)
         self.rng = random.Random(f"{world.seed}/host/{name}")
+        self.disk = SimDisk(random.Random(f"{world.seed}/disk/{name}"))
         self.processes: list[Process] = []
         self.asleep = False
         self._asleep_since = 0.0

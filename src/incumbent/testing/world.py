@@ -75,6 +75,7 @@ class World:
         self.hosts: dict[str, Host] = {}
         self.processes: list[Process] = []
         self.problems: list[str] = []
+        self.marks: list[tuple[float, str, str, float]] = []
         self._lines: list[tuple[float, str, str]] = []
         self._over = False
         self._collects = False
@@ -168,15 +169,17 @@ class World:
         self.network.wake()
 
     def heal_all(self) -> None:
-        """Every link is free again, without loss; who is frozen, thaws; who sleeps, wakes.
-        Hosts that are down stay down.
+        """Every link is free again, without loss; disks work; who is frozen, thaws; who sleeps,
+        wakes. Hosts that are down stay down.
         """
         self.note("heal all")
         for link in self.network.links:
             link.blocked, link.loss = False, 0.0
             near = link.source == link.target
             link.delay = self.network.delay / (10 if near else 1)
+            link.jitter = self.network.jitter / (10 if near else 1)
         for host in self.hosts.values():
+            host.disk.heal()
             host.resume()
             host.thaw()
         self.network.wake()
@@ -203,6 +206,10 @@ class World:
 
     # -- what happened -------------------------------------------------------------------------
 
+    def mark(self, lane: str, label: str, *, lasts: float = 0.0) -> None:
+        """Something for the timeline, at this moment: (time, lane, label, seconds) in `marks`."""
+        self.marks.append((self.now, lane, label, lasts))
+
     def note(self, text: str) -> None:
         """A line of the trace by the world itself."""
         self._trace("world", text)
@@ -219,6 +226,11 @@ class World:
     def _trace(self, who: str, text: str) -> None:
         if not self._over:
             self._lines.append((self.loop.now, who, text))
+
+    @property
+    def lines(self) -> list[tuple[float, str, str]]:
+        """The trace: world time, who, what. "net" are deliveries, "world" is what is done to it."""
+        return list(self._lines)
 
     def trace(self) -> str:
         """Everything that was delivered, recorded or done to the world, a line each."""

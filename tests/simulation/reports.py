@@ -1,0 +1,50 @@
+"""What a failing seed leaves behind: its schedule in the error, and one page with the timeline."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from incumbent.testing.faults import Fault, describe
+from incumbent.testing.timeline import Timeline
+from incumbent.testing.world import World
+
+__all__ = ["explain", "timeline_of"]
+
+FOLDER = Path(__file__).parents[2] / "build" / "timelines"
+_DOWN = ("crash", "suspend", "freeze", "stall", "kill")
+
+
+def timeline_of(world: World, title: str) -> Timeline:
+    """Hosts and their faults; who made the world adds what was believed."""
+    timeline = Timeline(title, lanes=sorted(world.hosts))
+    for at, lane, label, lasts in world.marks:
+        style = "down" if label.startswith(_DOWN) else "fault"
+        if lasts > 0:
+            timeline.bar(lane, at, at + lasts, label, style)
+        else:
+            timeline.mark(lane, at, label, style)
+    for at, who, text in world.lines:
+        if who == "world" and text in ("healed", "heal all"):
+            timeline.mark("world", at, text, "lease")
+        if "problem" in text or text.startswith("overlap"):
+            timeline.mark("world", at, text, "bad")
+    return timeline
+
+
+def explain(
+    error: BaseException, name: str, world: World, faults: Sequence[Fault], timeline: Timeline
+) -> None:
+    """Add to the error what one needs to look into it."""
+    error.add_note(describe(world.seed, faults))
+    if os.environ.get("TIMELINES", "1") == "0":
+        return
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    page = FOLDER / f"{name}-{world.seed}.html"
+    told = [line for line in world.lines if line[1] != "net"]
+    page.write_text(timeline.html(why=f"{error}\n\n{describe(world.seed, faults)}", lines=told))
+    where = page.relative_to(Path.cwd()) if page.is_relative_to(Path.cwd()) else page
+    error.add_note(f"timeline: {where}")
+    print(f"timeline: {where}", file=sys.stderr)
