@@ -162,6 +162,24 @@ def test_what_cannot_be_done_is_said(tmp_path: Path) -> None:
     assert "--replace" in line
 
 
+def test_a_ruined_database_is_replaced_once_it_is_said_where_zxids_go_on(tmp_path: Path) -> None:
+    with Served(tmp_path) as server:
+        run("backup", tmp_path / "b", "--data", server.data)
+        server.stop()
+    database = server.data / "zookeeper.db"
+    database.write_bytes(b"ruined" * 1000)
+    (server.data / "zookeeper.db-wal").write_bytes(b"ruined, too")
+    restore = ("restore", tmp_path / "b", "--data", server.data, "--replace")
+
+    assert "--epoch N" in refusal(*restore)
+    assert database.read_bytes() == b"ruined" * 1000
+    assert "after 0x900000000; what was there before is" in run(*restore, "--epoch", "9")
+
+    assert (server.data / "zookeeper.db.before-9").read_bytes() == b"ruined" * 1000
+    with Served(tmp_path) as again:
+        assert "Zxid: 0x900000000\n" in again.word("srvr")
+
+
 @pytest.mark.parametrize("word", ["backdown\n", "b" * 100_000, "\n"])
 def test_nonsense_on_the_control_socket(tmp_path: Path, word: str) -> None:
     with Served(tmp_path) as server:

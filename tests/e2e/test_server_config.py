@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from kazoo.client import KazooClient
 from tests.apache import free_port
 from tests.conformance.raw import RawClient
-from tests.e2e.served import Served, refusal
+from tests.e2e.served import Served, certificates, refusal
 
 
 def test_a_zoo_cfg_is_all_it_needs(tmp_path: Path) -> None:
@@ -116,4 +117,11 @@ def test_what_nobody_asked_for_is_not_imported() -> None:
 
 @pytest.mark.parametrize("flag", ["--admin", "--tls-listen"])
 def test_no_port_no_start(tmp_path: Path, flag: str) -> None:
-    assert "is not HOST:PORT" in refusal("--data", tmp_path, flag, "nowhere")
+    certificate = ("--tls-cert", certificates(tmp_path) / "server.pem")
+    start = ("--data", tmp_path / "data", "--listen", "127.0.0.1:0", *certificate)
+
+    assert "is not HOST:PORT" in refusal(*start, flag, "nowhere")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        line = refusal(*start, flag, f"127.0.0.1:{taken.getsockname()[1]}")
+    assert "is in use" in line
+    assert f"name another with {flag} HOST:PORT" in line

@@ -103,7 +103,7 @@ def _restore(file: Path, data: Path, replace: bool, epoch: int) -> str:
         part = database.with_name(f"{DATABASE}.part")
         _remove(part)
         try:
-            old = _zxid(database) if is_there else 0
+            old = _zxid(database, epoch) if is_there else 0
             shutil.copyfile(file, part)
             part.chmod(0o600)
             znodes, zxid = _begin_epoch(part, max(old >> _EPOCH_BITS, epoch - 1))
@@ -111,7 +111,7 @@ def _restore(file: Path, data: Path, replace: bool, epoch: int) -> str:
                 os.fsync(whole.fileno())
             if is_there:
                 aside = database.with_name(f"{DATABASE}.before-{zxid >> _EPOCH_BITS}")
-                database.rename(aside)
+                _put_aside(database, aside)
             part.replace(database)
             sync_directory(database.parent)
         except (OSError, StoreFailed) as error:
@@ -134,12 +134,31 @@ def _begin_epoch(path: Path, over: int) -> tuple[int, int]:
         store.close()
 
 
-def _zxid(database: Path) -> int:
-    store = SqliteStore(database)
+def _zxid(database: Path, epoch: int) -> int:
+    """How far a database came; where nobody can tell, `epoch` must say."""
     try:
-        return store.load().tree.zxid
-    finally:
-        store.close()
+        store = SqliteStore(database)
+        try:
+            return store.load().tree.zxid
+        finally:
+            store.close()
+    except StoreFailed as error:
+        if not epoch:
+            raise CannotStart(
+                f"the database that is there cannot be read ({error.why}), so that nobody knows "
+                "how far its zxids went; name an epoch above all that were used with --epoch N"
+            ) from None
+        return 0
+
+
+def _put_aside(database: Path, aside: Path) -> None:
+    """Under both names until the new one takes its place: there is a database at every instant."""
+    try:
+        aside.hardlink_to(database)
+    except OSError:  # not every file system can
+        database.rename(aside)
+    with contextlib.suppress(FileNotFoundError):  # there only if it could not be read
+        Path(f"{database}-wal").rename(f"{aside}-wal")
 
 
 def _remove(part: Path) -> None:

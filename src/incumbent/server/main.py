@@ -77,20 +77,21 @@ async def _serve(
     gc.disable()  # loading makes no garbage: a million znodes are there in half the time
     first = settings.listen or settings.tls_listen
     assert first is not None, "settings name an address"
+    flag = "--listen"
     try:
         await server.start(*first, tls=None if settings.listen else tls)
         secure_port = server.port if settings.listen is None else -1
         if settings.listen and settings.tls_listen:
-            first = settings.tls_listen
+            first, flag = settings.tls_listen, "--tls-listen"
             host, secure_port = await server.listen(*first, tls=tls)
             log(f"listening with TLS on {Address(host, secure_port)}")
         admin = None
         if settings.admin is not None:
-            first = settings.admin
+            first, flag = settings.admin, "--admin"
             admin = await _start_admin(server, first)
             log(f"admin endpoint at http://{Address(first.host, admin.port)}/commands and /metrics")
     except OSError as error:
-        raise CannotStart(_why_not_listening(first, error)) from None
+        raise CannotStart(_why_not_listening(first, flag, error)) from None
     ports = (server.port if settings.listen else -1, secure_port)
     started_at = SYSTEM.boottime()
     server.about = lambda: _about(server, directory, ports, started_at)
@@ -219,14 +220,14 @@ async def _start_control(
     return control
 
 
-def _why_not_listening(address: Address, error: OSError) -> str:
+def _why_not_listening(address: Address, flag: str, error: OSError) -> str:
     host, port = address
     if error.errno == errno.EADDRINUSE:
         return (
             f"port {port} on {host} is in use; stop what listens there, "
-            "or name another with --listen HOST:PORT"
+            f"or name another with {flag} HOST:PORT"
         )
-    return f"cannot listen on {host}:{port}: {error.strerror or error}; see --listen HOST:PORT"
+    return f"cannot listen on {host}:{port}: {error.strerror or error}; see {flag} HOST:PORT"
 
 
 def _announce(line: str, ready_fd: int | None) -> None:

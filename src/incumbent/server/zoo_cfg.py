@@ -50,6 +50,7 @@ class _Reading:
 
     def settings(self) -> tuple[dict[str, Any], list[str]]:
         self._refuse_ensembles()
+        self._refuse_unenforceable()
         for key, field, read in _PLAIN:
             self._take(key, field, read)
         if self.values.get("data_log") == self.values.get("data"):
@@ -86,6 +87,15 @@ class _Reading:
                 "and joins none: run Apache ZooKeeper for that, or remove these lines"
             )
 
+    def _refuse_unenforceable(self) -> None:
+        for key in _GUARDS:
+            if self.left.get(key, "").lower() not in ("", "false"):
+                raise BadSettings(
+                    f"{self.path}: {key} lets nobody in without credentials, and this server "
+                    "cannot enforce that; remove the line to serve without it, or ask for "
+                    "certificates with ssl.trustStore.location"
+                )
+
     def _addresses(self) -> None:
         port = self._take("clientPort", "", _port)
         host = self.left.pop("clientPortAddress", "")
@@ -113,6 +123,11 @@ class _Reading:
         wanted = self.left.pop("ssl.clientAuth", "").lower()
         if wanted in ("need", "want", "none"):
             self.values["client_auth"] = wanted
+        elif pem is not None and ca is None:
+            self._warn(
+                "no ssl.trustStore.location: clients are asked for no certificate, unlike by "
+                "Apache ZooKeeper"
+            )
 
     def _pem(self, store: str) -> Path | None:
         location = self.left.pop(f"{store}.location", "")
@@ -163,6 +178,13 @@ _PLAIN: tuple[tuple[str, str, Callable[[str], Any]], ...] = (
     ("extendedTypesEnabled", "ttl_znodes", _truth),
     ("DigestAuthenticationProvider.superDigest", "super_digest", str),
 )
+
+_GUARDS = (
+    "sessionRequireClientSASLAuth",
+    "enforce.auth.enabled",
+    "requireClientAuthScheme",
+)
+"""Without these, a server admits clients that its operator thought were shut out."""
 
 _UNKNOWN = "is not a setting of this server and has no effect"
 _REASONS = (

@@ -118,6 +118,7 @@ def test_admin_is_off_unless_asked_for(tmp_path: Path) -> None:
 
 def test_what_would_not_be_what_was_meant_is_refused(tmp_path: Path) -> None:
     assert "this server stands alone" in wrong(tmp_path, "server.1=a:1:2\nserver.2=b:1:2\n")
+    assert "cannot enforce" in wrong(tmp_path, "sessionRequireClientSASLAuth=true\n")
     line = wrong(tmp_path, "ssl.keyStore.location=/x.jks\n")
     assert "only Java reads" in line
     assert "openssl pkcs12" in line
@@ -155,6 +156,12 @@ def test_one_port_speaks_tls_when_there_is_a_certificate(tmp_path: Path) -> None
     assert found.tls_key == Path("c.pem")
     assert found.client_auth == "none"
     assert settings(tmp_path, "", "--tls-cert", "c", "--tls-ca", "a").client_auth == "need"
+
+
+def test_a_server_that_asks_for_no_certificates_says_so(tmp_path: Path) -> None:
+    (line,) = settings(tmp_path, "secureClientPort=7\nssl.keyStore.location=/s.pem\n").warnings
+
+    assert "no ssl.trustStore.location" in line
 
 
 def test_secrets_are_not_shown(tmp_path: Path) -> None:
