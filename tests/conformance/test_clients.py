@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from tests.apache import ApacheServer
 from tests.conformance.embedded import EmbeddedServer
-from tests.peers import NODE_MODULES, PEERS, PEERS_PYTHON, peers_missing
+from tests.peers import NODE_CLIENT, PEERS, PEERS_PYTHON, peers_missing
 
 CLIENTS = Path(__file__).parent / "clients"
 _JARS = ("curator-recipes", "curator-framework", "curator-client", "zookeeper", "zookeeper-jute")
@@ -121,10 +121,11 @@ def test_the_go_client(same: Comparison, build: Callable[..., Path], tmp_path: P
     assert same(str(program), "HOSTS")[-1] == "done"
 
 
-@needs("node", peers=True)
+@needs("node", str(NODE_CLIENT))
 def test_the_node_client(same: Comparison) -> None:
     lines = same(
-        *("node", str(CLIENTS / "session.js"), "HOSTS"), environ={"NODE_PATH": str(NODE_MODULES)}
+        *("node", str(CLIENTS / "session.js"), "HOSTS"),
+        environ={"NODE_PATH": str(NODE_CLIENT.parent)},
     )
 
     assert lines[-1] == "done"

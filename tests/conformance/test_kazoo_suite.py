@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 from tests.conformance.kazoo_suite.runner import ABSENT, NOT_YET, compare, run, table
 from tests.peers import peers_missing
@@ -18,7 +20,8 @@ def test_what_passes_on_apache_passes_here(capfd: pytest.CaptureFixture[str]) ->
         print("\n" + table(outcomes))
     assert not wrong, "\n".join(wrong)
     assert len(outcomes) == 493, "kazoo's tests are not the ones that were counted"
-    assert list(outcomes.values()).count("passed") == 493 - len(ABSENT) - len(NOT_YET)
+    counts = Counter(outcomes.values())
+    assert counts["passed"] + counts["moot"] == 493 - len(ABSENT) - len(NOT_YET)
 
 
 @pytest.mark.soak
