@@ -6,15 +6,17 @@ As a program (`python tests/simulation/cluster.py SEED`) it prints the seed's wh
 from __future__ import annotations
 
 import asyncio
+import random
 import sys
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from incumbent.agent.agent import Agent, AgentSettings
 from incumbent.agent.link import GuardianLink
 from incumbent.agent.tree import Tree
 from incumbent.client import Client, Passport
-from incumbent.errors import IncumbentError, NodeExists, NoNode
+from incumbent.errors import IncumbentError, NodeExists, NoNode, NotEmpty
 from incumbent.guardian.messages import Start
 from incumbent.server import MemoryStore, Server
 from incumbent.spec import Spec, encode
@@ -38,6 +40,9 @@ OWN_KINDS = (
     "freeze guardian",
     "delete candidate",
 )
+VANDALS = ("scribble", "erase")
+"""Kinds that strike the tree itself, as somebody with zkCli and a bad day does."""
+_GARBAGE = b"garbage{"
 
 
 class Node:
@@ -233,6 +238,73 @@ class Cluster:
 
         host.run(delete(), "operator")
 
+    def _scribble(self, world: World, fault: Fault) -> Any:
+        """Something of ours cannot be read, until an operator puts it right."""
+        return self._vandalise(lambda client, path: client.set(path, _GARBAGE))
+
+    def _erase(self, world: World, fault: Fault) -> Any:
+        return self._vandalise(lambda client, path: client.delete(path), spared="/running/")
+
+    def _vandalise(
+        self, act: Callable[[Client, str], Awaitable[object]], *, spared: str = "//"
+    ) -> Callable[[], None]:
+        """To delete a breadcrumb is to call its instance dead: that one is `spared`."""
+        host = self.world.host("ops")
+        done: list[tuple[str, bytes]] = []
+
+        async def vandal(client: Client) -> None:
+            path = await self._target(client, host.rng)
+            if spared in path:
+                return
+            data, stat = await client.get(path)
+            try:
+                await act(client, path)
+            except (NotEmpty, NoNode):
+                return
+            self.say(f"vandal: {path}")
+            if not stat.ephemeralOwner:
+                done.append((path, data))
+
+        async def put_right(client: Client) -> None:
+            for path, data in done:
+                crumb_or_told = "/running/" in path or path.endswith("/observed")
+                try:
+                    if (await client.get(path))[0] == _GARBAGE:
+                        await client.set(path, data)
+                except NoNode:
+                    if not crumb_or_told:
+                        with suppress(NodeExists):
+                            await client.create(path, data)
+
+        async def until_done(job: Callable[[Client], Awaitable[None]]) -> None:
+            while True:
+                client = Client("zk:2181", clock=host.clock, rng=host.rng, log=self.say)
+                try:
+                    await client.connect(timeout=5.0)
+                    await job(client)
+                    await client.close()
+                    return
+                except NoNode:
+                    return  # gone before we came
+                except IncumbentError as error:
+                    self.say(f"operator: {error}")
+                    await asyncio.sleep(0.5)
+
+        host.run(until_done(vandal), "vandal")
+        return lambda: host.run(until_done(put_right), "operator") and None
+
+    async def _target(self, client: Client, rng: random.Random) -> str:
+        """A znode of ours to strike; sessions are left alone."""
+        tree, component = self.tree, f"c{rng.randrange(self.seats)}"
+        seat = f"{component}/0"
+        paths = [
+            *(tree.plan, tree.control, tree.component(component), tree.desired(component)),
+            *(tree.seat(seat), tree.observed(seat)),
+        ]
+        for folder in (tree.running(seat), tree.nodes, tree.planner):
+            paths += [f"{folder}/{name}" for name in await client.children(folder)]
+        return rng.choice(paths)
+
     # -- the whole
 
     async def story(self) -> None:
@@ -250,6 +322,8 @@ class Cluster:
                 "freeze agent": self._freeze_agent,
                 "freeze guardian": self._freeze_guardian,
                 "delete candidate": self._delete_candidate,
+                "scribble": self._scribble,
+                "erase": self._erase,
             },
             on_up=self.boot,
         )
@@ -261,6 +335,17 @@ class Cluster:
             self.journal.write("healed")
             await asyncio.sleep(PROGRESS_WITHIN + 1)
 
+    def leaders(self, seat: str) -> dict[str, bool]:
+        """Node → whether its living agent takes itself for the leader of a seat."""
+        terms = {
+            name: agent.term
+            for name, agent in self.agents.items()
+            if self.nodes[name].host.up and agent.term is not None
+        }
+        return {
+            name: seat in term.seats and term.seats[seat].is_leading for name, term in terms.items()
+        }
+
     def run(self) -> World:
         try:
             with self.world:
@@ -269,6 +354,9 @@ class Cluster:
                 seats = agent.term.seats if agent.term is not None else {}
                 for seat in seats.values():
                     self.world.note(f"at the end {name}: {seat.name} {seat.state} {seat.reason}")
+            for seat in (f"c{number}/0" for number in range(self.seats)):
+                leaders = [name for name, each in sorted(self.leaders(seat).items()) if each]
+                assert len(leaders) <= 1, f"{seat} is led by {leaders}"
             verdict = audit(self.journal.lines, Expectations(within=PROGRESS_WITHIN))
             assert verdict.clean, str(verdict)
             started = {line for line in self.journal.lines if '"event": "start"' in line}

@@ -46,7 +46,7 @@ MUTANTS = [
     Mutant(
         "every start is a new epoch",
         "agent/seat.py",
-        "epoch = ground.epoch + 1",
+        "epoch = max(ground.epoch, term.custody.newest.get(self.name, 0)) + 1",
         "epoch = max(ground.epoch, 1)",
     ),
     Mutant(

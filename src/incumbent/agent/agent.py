@@ -26,9 +26,7 @@ from incumbent.client import Client, Passport, State
 from incumbent.clock import Clock
 from incumbent.errors import (
     ConnectTimeout,
-    FateUnknown,
-    NotSent,
-    Refused,
+    IncumbentError,
     SessionClosed,
     SessionExpired,
 )
@@ -200,7 +198,10 @@ class Agent:
 
     async def _session(self, client: Client) -> bool:
         """One session, to its end. True: drained."""
-        self.custody.session(client, self.settings.hosts)
+        try:
+            self.custody.session(client, self.settings.hosts)
+        except SessionExpired:  # we were asleep since it began
+            return False
         term = self.term = Term(self, client)
         running = asyncio.ensure_future(term.run())
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -260,7 +261,7 @@ class Agent:
                 Delete(instance.breadcrumb),
                 SetData(tree.observed(instance.seat), write(observed)),
             ]
-        with contextlib.suppress(Refused, NotSent, FateUnknown):
+        with contextlib.suppress(IncumbentError):
             await client.multi(ops)  # where it fails, sealed trees need no more than the end
         await client.close()
         self.say("the guardian died: its programs are proven dead, the session is closed")

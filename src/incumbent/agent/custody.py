@@ -84,6 +84,7 @@ class Custody:
     """A context manager, from WELCOME to the end of the agent.
 
     instances   the newest of each seat
+    newest      seat → the newest epoch that this guardian certainly knows: it starts no older one
     bell        rings whenever anything here may have changed
     draining    done when the guardian says SHUTDOWN; its result says why
     """
@@ -102,6 +103,7 @@ class Custody:
         self.generation = welcome.generation
         self.guardian_pid = welcome.guardian_pid
         self.instances: dict[str, Instance] = {}
+        self.newest: dict[str, int] = {}
         self.bell = Bell(clock)
         self.draining: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.link = link
@@ -121,6 +123,7 @@ class Custody:
         self._watch(self.guardian_pid)
         for report in self._welcome.seats:  # what an earlier agent of this guardian has left
             instance = self.instances[report.seat] = Instance.of(report)
+            self.newest[report.seat] = report.epoch
             self._see(instance)
         self.link.listen(self._hear)
         loop = asyncio.get_running_loop()
@@ -171,6 +174,7 @@ class Custody:
         before = self.instances.get(instance.seat)
         assert before is None or before.is_empty, f"{instance.seat} is not proven empty"
         self.instances[instance.seat] = instance
+        self.newest[instance.seat] = instance.epoch
         self.link.send(start)
 
     def order_stop(self, instance: Instance, grace: float) -> None:

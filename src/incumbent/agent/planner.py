@@ -12,14 +12,26 @@ from typing import TYPE_CHECKING
 from incumbent.agent.adoption import adopt
 from incumbent.agent.bell import Bell
 from incumbent.agent.placement import SeatNeeds, place
-from incumbent.agent.tree import Plan, read, seat_name, write
+from incumbent.agent.tree import Plan, UnreadableZnode, read, seat_name, write
 from incumbent.agent.view import patient
-from incumbent.errors import BadVersion, FateUnknown, NoNode, NotSent
+from incumbent.errors import (
+    BadVersion,
+    FateUnknown,
+    IncumbentError,
+    NodeExists,
+    NoNode,
+    NotSent,
+    SessionError,
+)
 
 if TYPE_CHECKING:
     from incumbent.agent.term import Term
+    from incumbent.recipes.place import Place
 
 __all__ = ["Planner"]
+
+RETRY = 1.0
+"""Seconds between two looks at what keeps a planner from planning."""
 
 
 class Planner:
@@ -32,16 +44,44 @@ class Planner:
         self.is_planning = False
         self._moving_until = 0.0
         """Until then a seat is taken to be where the plan has it: a move takes its time."""
+        self._newest = 0
+        """Version of the newest plan seen: one made anew goes on counting."""
 
     async def run(self) -> None:
+        """Whatever is wrong with the plan or its election stops nothing but planning."""
+        problem = ""
+        while True:
+            try:
+                await self._stand()
+            except SessionError:
+                raise
+            except IncumbentError as error:
+                self.is_planning = False
+                if str(error) != problem:
+                    problem = str(error)
+                    self._term.say(f"no planning here now: {problem}")
+            await self.bell.heard(self._term.clock.boottime() + RETRY)
+
+    async def _stand(self) -> None:
+        """Until it cannot go on, or our candidate was deleted."""
         queue = self._term.queue(self._term.tree.planner)
         place_ = await adopt(queue) or await queue.enter(self._term.node.encode())
         await place_.first()
-        self.is_planning = True
-        self._expect_moves()
-        self._term.say("this node is the planner")
+        place_.watch_own()
+        forget = place_.gone.listen(self.bell.ring)
+        try:
+            self.is_planning = True
+            self._expect_moves()
+            self._term.say("this node is the planner")
+            await self._keep_planning(place_)
+        finally:
+            self.is_planning = False
+            forget()
+
+    async def _keep_planning(self, place_: Place) -> None:
         last_nodes: list[str] | None = None
         while True:
+            place_.raise_if_gone()
             nodes = sorted(self._term.view.nodes)
             if nodes != last_nodes and not self._has_new_seats():
                 await self._settle()
@@ -87,25 +127,44 @@ class Planner:
                 nodes, until = sorted(self._term.view.nodes), now + quiet
 
     async def _plan(self) -> None:
-        data, stat = await patient(lambda: self._client.get(self._term.tree.plan))
-        old = read(Plan, data, self._term.tree.plan)
-        seats = place(await self._needs(old), sorted(self._term.view.nodes))
-        if seats == old.seats:
+        old, version = await self._read()
+        seats = place(await self._needs(old or Plan()), sorted(self._term.view.nodes))
+        if old is not None and seats == old.seats:
             return
-        new = Plan(version=old.version + 1, seats=seats)
+        before = old.seats if old is not None else {}
+        new = Plan(version=self._newest + 1, seats=seats)
         try:
-            await self._client.set(self._term.tree.plan, write(new), stat.version)
-        except (BadVersion, NotSent, FateUnknown):
+            if version is None:
+                await self._client.create(self._term.tree.plan, write(new))
+            else:
+                await self._client.set(self._term.tree.plan, write(new), version)
+        except (BadVersion, NodeExists, NotSent, FateUnknown):
             return  # looked at again with the next turn
         self._expect_moves()
         self._term.view.plan = new
         self._term.ring()
-        moved = [
-            name for name in seats if name in old.seats and seats[name].node != old.seats[name].node
-        ]
+        moved = [name for name in seats if name in before and seats[name].node != before[name].node]
         self._term.say(
             f"plan {new.version}: {len(seats)} seats, moved: {', '.join(moved) or 'none'}"
         )
+
+    async def _read(self) -> tuple[Plan | None, int | None]:
+        """The plan and its znode's version; (None, None) where it is missing. One that nobody
+        can read is None, and made anew; raises `UnreadableZnode` if it may be a newer version's.
+        """
+        path = self._term.tree.plan
+        try:
+            data, stat = await patient(lambda: self._client.get(path))
+        except NoNode:
+            return None, None
+        try:
+            old = read(Plan, data, path)
+        except UnreadableZnode as error:
+            if error.is_foreign:
+                raise
+            return None, stat.version
+        self._newest = max(self._newest, old.version)
+        return old, stat.version
 
     async def _needs(self, old: Plan) -> list[SeatNeeds]:
         """Every seat with its owner: the node at the head of its queue; else where the old plan

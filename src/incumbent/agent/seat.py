@@ -9,6 +9,7 @@ session's end does.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from incumbent.agent import lifecycle
@@ -30,10 +31,12 @@ from incumbent.agent.tree import (
 from incumbent.agent.view import ComponentView, follow_children, patient, take_outcome
 from incumbent.errors import (
     FateUnknown,
+    IncumbentError,
     NoNode,
     NotSent,
     NumbersDontFit,
     Refused,
+    SessionError,
     SpecErrors,
 )
 from incumbent.guardian import messages as m
@@ -48,6 +51,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Seat"]
 
+RETRY = 1.0
+"""Seconds between two looks at what is wrong in the tree."""
 COURTESY = 0.2
 """Seconds that others leave the target of a plan to stand first."""
 
@@ -84,6 +89,12 @@ class Seat:
         self._listing: list[str] = []
         self._is_leading = False
         self._candidate_gone = False
+        self._problem = ""
+
+    @property
+    def is_leading(self) -> bool:
+        """Whether this node holds the seat, whatever runs."""
+        return self._is_leading
 
     @property
     def instance(self) -> Instance | None:
@@ -93,7 +104,41 @@ class Seat:
     # ── the whole life
 
     async def run(self) -> None:
-        """Until `leaving` is set and everything of ours here is gone."""
+        """Until `leaving` is set and everything of ours here is gone.
+
+        What is wrong in the tree (unreadable, missing, a stranger in the queue) stops this seat
+        alone, and until it is put right: other seats, and what runs here, go on.
+        """
+        while True:
+            try:
+                await self._live()
+                return
+            except SessionError:
+                raise
+            except IncumbentError as error:
+                if await self._baffled(error):
+                    return
+
+    async def _baffled(self, error: IncumbentError) -> bool:
+        """Wait a little, orders are obeyed meanwhile. True: given up, as far as that goes."""
+        problem = str(error)
+        if isinstance(error, NoNode):
+            problem = f"{error.path} is missing; `incumbent apply` makes it anew"
+        if problem != self._problem:
+            self._problem = problem
+            self._term.say(f"{self.name}: nothing is decided: {problem}")
+        self._report("baffled", problem)
+        instance, why = self.instance, self.leaving or self._why_stop()
+        if instance is not None and why:
+            await self._stop_instance(why)
+            with suppress(Refused):
+                await self._obliged([Delete(instance.breadcrumb)])
+            self._term.forget(instance)
+        if not self.leaving:
+            await self.bell.heard(self._clock.boottime() + RETRY)
+        return bool(self.leaving)
+
+    async def _live(self) -> None:
         queue = self._term.queue(self._tree.election(self.name))
         await self._clear_own_breadcrumbs()
         place = await self._adopted(queue)
@@ -131,10 +176,18 @@ class Seat:
             return None
         try:
             data, _stat = await patient(lambda: self._client.get(instance.breadcrumb))
-            self._spec_zxid = read(Breadcrumb, data, instance.breadcrumb).spec_zxid
+            crumb = read(Breadcrumb, data, instance.breadcrumb)
         except NoNode:
-            await self._stop_instance("its breadcrumb is gone")
+            crumb = None
+        is_ours = crumb is not None and crumb.session == self._term.session_key
+        if instance.is_empty and not is_ours:  # it ended long ago; somebody else may lead now
+            self._term.forget(instance)
+            return place
         self._spec, self._crumb = self._view.spec, instance.breadcrumb
+        if crumb is not None:
+            self._spec_zxid = crumb.spec_zxid
+        else:
+            await self._stop_instance("its breadcrumb is gone")
         before = (await read_ground(self._client, self._tree, self.name)).observed
         if before is not None and before.epoch == instance.epoch:  # it holds on
             self.state, self._since, self._receipt = before.state, before.since, before.receipt
@@ -269,7 +322,7 @@ class Seat:
             self._report("waiting", waiting)
             await self.bell.heard(self._clock.boottime() + term.numbers.session / 2)
             return
-        epoch = ground.epoch + 1
+        epoch = max(ground.epoch, term.custody.newest.get(self.name, 0)) + 1
         try:
             start = term.start_of(spec, self.name, epoch)
         except (NumbersDontFit, SpecErrors) as error:
@@ -298,7 +351,7 @@ class Seat:
         )
         term.order_start(instance, start)
         handed_at = self._clock.wall()
-        while instance.state == "starting":
+        while instance.state == "starting" and not self._why_leave() and not self._why_stop():
             await self.bell.heard()
         if instance.state == "running":
             self._receipt = receipt(
@@ -417,6 +470,8 @@ class Seat:
         if self._candidate_gone:
             return "its candidate was deleted by hand"
         spec = self._view.spec
+        if spec is None and self.instance is None:
+            return self._view.problem  # another node may be able to read it
         if spec is not None:
             if not spec.allows(self._term.node):
                 return f"only {', '.join(spec.nodes)} may run it"
@@ -440,6 +495,9 @@ class Seat:
         """(why nothing may start now, until when that holds by itself)."""
         if self._view.spec is None:
             return self._view.problem, None
+        unknown = self._view.desired_problem or self._term.view.control_problem
+        if unknown:
+            return unknown, None
         if not self._view.desired.run:
             return "an operator stopped it", None
         if self._term.view.control.paused:
@@ -505,4 +563,4 @@ class Seat:
             reason=reason,
             receipt=self._receipt,
         )
-        self._term.post([SetData(self._tree.observed(self.name), write(observed))])
+        self._term.inform(self._tree.observed(self.name), write(observed))

@@ -14,7 +14,16 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from incumbent.agent.tree import Breadcrumb, Observed, SeatRecord, Tree, read, split_seat, write
+from incumbent.agent.tree import (
+    Breadcrumb,
+    Observed,
+    SeatRecord,
+    Tree,
+    UnreadableZnode,
+    read,
+    split_seat,
+    write,
+)
 from incumbent.agent.view import patient
 from incumbent.client import Client
 from incumbent.errors import BadVersion, FateUnknown, NodeExists, NoNode, NotSent
@@ -29,7 +38,9 @@ class NotStarted(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ground:
-    """What a start stands on, as read. `version` is the seat's, for compare-and-set."""
+    """What a start stands on, as read. `epoch`: the newest that anything here tells of;
+    `version` is the seat's, for compare-and-set.
+    """
 
     epoch: int
     version: int
@@ -45,14 +56,20 @@ async def read_ground(client: Client, tree: Tree, seat: str) -> Ground:
         _observed(client, tree.observed(seat)),
         read_breadcrumbs(client, tree, seat),
     )
-    record = read(SeatRecord, data, path)
-    return Ground(epoch=record.epoch, version=stat.version, breadcrumbs=crumbs, observed=observed)
+    epochs = [read(SeatRecord, data, path).epoch, *(crumb.epoch for crumb in crumbs)]
+    if observed is not None:  # a record that was made anew by hand must not count again
+        epochs.append(observed.epoch)
+    return Ground(epoch=max(epochs), version=stat.version, breadcrumbs=crumbs, observed=observed)
 
 
 async def read_breadcrumbs(client: Client, tree: Tree, seat: str) -> list[Breadcrumb]:
     """Every instance of a seat that may be running, oldest first."""
     folder = tree.running(seat)
-    epochs = sorted(map(int, await patient(lambda: client.children(folder))))
+    names = await patient(lambda: client.children(folder))
+    for name in names:
+        if not name.isdecimal():
+            raise UnreadableZnode(f"{folder}/{name}", "expected an epoch, in digits")
+    epochs = sorted(map(int, names))
     found = await _together(*(_breadcrumb(client, tree.breadcrumb(seat, e)) for e in epochs))
     return [crumb for crumb in found if crumb is not None]
 
@@ -99,17 +116,21 @@ async def _breadcrumb(client: Client, path: str) -> Breadcrumb | None:
 
 
 async def _observed(client: Client, path: str) -> Observed | None:
+    """It only informs: what cannot be read is as good as missing."""
     try:
         data, _stat = await patient(lambda: client.get(path))
-    except NoNode:
+        return read(Observed, data, path) if data else None
+    except (NoNode, UnreadableZnode):
         return None
-    return read(Observed, data, path) if data else None
 
 
 async def _together(*reads: Awaitable[Any]) -> list[Any]:
-    """Send all at once; their results in order. The first error cancels the rest."""
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(_as_coroutine(each)) for each in reads]
+    """Send all at once; their results in order. The first error, itself, cancels the rest."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(_as_coroutine(each)) for each in reads]
+    except BaseExceptionGroup as errors:
+        raise errors.exceptions[0] from None
     return [task.result() for task in tasks]
 
 

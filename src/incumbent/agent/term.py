@@ -7,14 +7,24 @@ instances and their proofs of death) belongs to the agent.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from incumbent.agent.instance import Instance
 from incumbent.agent.planner import Planner
 from incumbent.agent.seat import Seat
-from incumbent.agent.tree import Breadcrumb, NodeFacts, Tree, read, seat_name, session_key, write
-from incumbent.agent.view import ComponentView, View, patient, take_outcome
+from incumbent.agent.tree import (
+    Breadcrumb,
+    NodeFacts,
+    Tree,
+    UnreadableZnode,
+    read,
+    seat_name,
+    session_key,
+    split_seat,
+    write,
+)
+from incumbent.agent.view import Change, ComponentView, View, patient, take_outcome
 from incumbent.client import Client, State
 from incumbent.errors import (
     FateUnknown,
@@ -29,7 +39,7 @@ from incumbent.lease import Numbers
 from incumbent.recipes.ledger import Ledger
 from incumbent.recipes.queue import Queue
 from incumbent.spec import Spec
-from incumbent.wire import Create, CreateFlag, Multi, MultiOp
+from incumbent.wire import Create, CreateFlag, SetData
 
 if TYPE_CHECKING:
     from incumbent.agent.agent import Agent
@@ -95,9 +105,11 @@ class Term:
             await self._take_node_name()
             try:
                 async with asyncio.TaskGroup() as group:
+                    group.create_task(self._keep_beat(beat))
                     await self.view.follow(group)
                     group.create_task(self._planner.run())
                     group.create_task(self._spread_rings())
+                    group.create_task(self._keep_node_name())
                     await self._keep_seats(group)
                     raise _Drained
             except* _Drained:
@@ -134,9 +146,15 @@ class Term:
         if self.instances.get(instance.seat) is instance:
             del self.instances[instance.seat]
 
-    def post(self, ops: Sequence[MultiOp]) -> None:
+    def inform(self, path: str, data: bytes) -> None:
         """Write without waiting, in order with what follows; for what only informs."""
-        self.client.submit(Multi(list(ops))).add_done_callback(take_outcome)
+
+        def written(future: asyncio.Future[object]) -> None:
+            take_outcome(future)
+            if not future.cancelled() and isinstance(future.exception(), NoNode):
+                self.client.submit(Create(path, data)).add_done_callback(take_outcome)
+
+        self.client.submit(SetData(path, data)).add_done_callback(written)
 
     def start_of(self, spec: Spec, seat: str, epoch: int) -> m.Start:
         """The order to start this. Raises `NumbersDontFit`, `SpecErrors`: this node cannot."""
@@ -200,7 +218,7 @@ class Term:
         for (path, data), future in zip(self.tree.skeleton(), flight, strict=True):
             try:
                 await future
-            except NodeExists:
+            except (NodeExists, NoNode):  # its parent is gone again: whoever needs it will see
                 continue
             except (NotSent, FateUnknown):
                 await self._create(path, data)
@@ -213,8 +231,26 @@ class Term:
                 return
             except NodeExists:
                 return
+            except NoNode:
+                await asyncio.sleep(0.05)
+                await self._make_skeleton()
             except (NotSent, FateUnknown):
                 await asyncio.sleep(0.05)
+
+    async def _keep_beat(self, path: str) -> None:
+        """Our session's znode, if somebody deletes it by hand, is made again: while it is missing
+        no beat is acknowledged, and every start would be stopped again for that. Others take it
+        for our end only if they lead, and they don't while our candidates stand.
+        """
+        while True:
+            change = Change()
+            try:
+                await patient(lambda c=change: self.client.get(path, watcher=c))  # type: ignore[misc]
+            except NoNode:
+                self.say(f"{path} was deleted by hand: made again")
+                await self._own_ephemeral(path, b"")
+            else:
+                await change.seen()
 
     async def _own_ephemeral(self, path: str, data: bytes) -> None:
         """Make an ephemeral, or find it made by this very session."""
@@ -223,7 +259,8 @@ class Term:
     async def _take_node_name(self) -> None:
         """Our node's znode. Our own old session's is waited for; another's is an error."""
         path = self.tree.node(self.node)
-        told = False
+        began_at = self.clock.boottime()
+        told = ""
         while True:
             await self._own_ephemeral(path, write(self.facts))
             try:
@@ -231,17 +268,38 @@ class Term:
             except NoNode:
                 continue
             if stat.ephemeralOwner == self.client.session_id:
+                if data != write(self.facts):  # somebody wrote over it
+                    with suppress(NoNode):
+                        await patient(lambda: self.client.set(path, write(self.facts)))
                 return
-            other = read(NodeFacts, data, path)
-            if other.node_id != self.facts.node_id:
-                raise NodeNameTaken(self.node, other)
-            if not told:
-                told = True
-                self.say(
-                    f"waiting for this node's old session {other.session} to end, "
-                    f"at most {self.client.timeout:g} s"
-                )
+            try:
+                other = read(NodeFacts, data, path)
+            except UnreadableZnode as error:
+                why = f"waiting for the node's name: {error}"
+            else:
+                if other.node_id != self.facts.node_id:
+                    raise NodeNameTaken(self.node, other)
+                is_late = self.clock.boottime() > began_at + 2 * self.client.timeout
+                why = _why_wait(other, self.client.timeout, is_late)
+            if why != told:
+                told = why
+                self.say(why)
             await self.bell.heard()
+
+    async def _keep_node_name(self) -> None:
+        """Somebody may delete our node's znode by hand: nobody would give us a seat again."""
+        told = ""
+        while True:
+            await self.bell.heard()
+            facts = self.view.nodes.get(self.node)
+            if facts is not None and facts.session == self.session_key:
+                continue
+            try:
+                await self._take_node_name()
+            except NodeNameTaken as error:
+                if str(error) != told:
+                    told = str(error)
+                    self.say(f"this node's znode was deleted, and {error}")
 
     def _ring(self, _event: object) -> None:
         self.bell.ring()
@@ -280,11 +338,18 @@ class Term:
             await self.bell.heard()
 
     def _wanted(self) -> dict[str, ComponentView]:
-        return {
-            seat_name(view.name, number): view
-            for view in self.view.components.values()
-            for number in range(view.spec.copies if view.spec is not None else 0)
-        }
+        """The seats that there are. While a spec cannot be read: those that we know of."""
+        wanted: dict[str, ComponentView] = {}
+        for view in self.view.components.values():
+            if view.spec is not None:
+                names = [seat_name(view.name, number) for number in range(view.spec.copies)]
+            elif not view.is_removed:
+                known = dict.fromkeys([*self.seats, *self.instances])
+                names = [name for name in known if split_seat(name)[0] == view.name]
+            else:
+                names = []
+            wanted |= dict.fromkeys(names, view)
+        return wanted
 
     async def _drain(self, why: str) -> None:
         """Give every seat up: those of `stop_order` last to first, the rest at once."""
@@ -301,6 +366,16 @@ class Term:
             for name in names:
                 if name in self._tasks:
                     await asyncio.wait([self._tasks[name]])
+
+
+def _why_wait(other: NodeFacts, timeout: float, is_late: bool) -> str:
+    if is_late:
+        return (
+            f"this node's other session {other.session} lives on (guardian {other.pid}): an "
+            "agent with a copy of this data directory, or an earlier one that still proves its "
+            "programs dead"
+        )
+    return f"waiting for this node's old session {other.session} to end, at most {timeout:g} s"
 
 
 class _Drained(Exception):

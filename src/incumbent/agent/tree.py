@@ -34,11 +34,15 @@ __all__ = [
 
 
 class UnreadableZnode(IncumbentError):
-    """A znode of ours holds something that we cannot read: nothing is decided on a guess."""
+    """A znode of ours holds something that we cannot read: nothing is decided on a guess.
 
-    def __init__(self, path: str, why: str) -> None:
+    `is_foreign`: written by another version of ours, as far as we can tell; not by accident.
+    """
+
+    def __init__(self, path: str, why: str, *, is_foreign: bool = False) -> None:
         self.path = path
         self.why = why
+        self.is_foreign = is_foreign
         super().__init__(path, why)
 
     def __str__(self) -> str:
@@ -148,7 +152,9 @@ def read(kind: type[T], data: bytes, path: str) -> T:
         raw: Any = msgspec.json.decode(data)
         version = raw.get("v") if isinstance(raw, dict) else None
         if version != 1:
-            raise UnreadableZnode(path, f"version {version!r}, this agent reads version 1")
+            is_foreign = isinstance(version, int)
+            why = f"version {version!r}, this agent reads version 1"
+            raise UnreadableZnode(path, why, is_foreign=is_foreign)
         return msgspec.convert(raw, kind)
     except msgspec.MsgspecError as error:
         raise UnreadableZnode(path, str(error)) from None

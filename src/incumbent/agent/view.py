@@ -18,7 +18,15 @@ from incumbent.errors import FateUnknown, NoNode, NotSent, SpecError
 from incumbent.spec import Spec, decode
 from incumbent.wire import Stat, WatchEvent
 
-__all__ = ["ComponentView", "View", "follow_children", "follow_data", "patient", "take_outcome"]
+__all__ = [
+    "Change",
+    "ComponentView",
+    "View",
+    "follow_children",
+    "follow_data",
+    "patient",
+    "take_outcome",
+]
 
 T = TypeVar("T")
 
@@ -38,7 +46,7 @@ def take_outcome(future: asyncio.Future[Any]) -> None:
         future.exception()
 
 
-class _Change:
+class Change:
     """A one-shot watcher that can be waited for."""
 
     def __init__(self) -> None:
@@ -57,7 +65,7 @@ async def follow_data(
 ) -> None:
     """Call `see` with a znode's data now and after each change, (None, None) while it is missing."""
     while True:
-        change = _Change()
+        change = Change()
         try:
             data, stat = await patient(lambda c=change: client.get(path, watcher=c))  # type: ignore[misc]
             see(data, stat)
@@ -73,7 +81,7 @@ async def follow_children(
 ) -> None:
     """The same for a znode's children; a missing znode has none."""
     while True:
-        change = _Change()
+        change = Change()
         try:
             names = await patient(lambda c=change: client.children(path, watcher=c))  # type: ignore[misc]
         except NoNode:
@@ -86,14 +94,19 @@ async def follow_children(
 
 @dataclass(slots=True)
 class ComponentView:
-    """One component as last read. `spec` is None while it cannot be read; `problem` says why."""
+    """One component as last read. `spec` is None while it cannot be read; `problem` says why.
+
+    What cannot be read (or is missing: `desired`) starts nothing and stops nothing.
+    """
 
     name: str
     spec: Spec | None = None
     spec_zxid: int = -1
     problem: str = ""
+    is_removed: bool = False
     desired: Desired = field(default_factory=lambda: Desired(run=False))
     desired_version: int = -1
+    desired_problem: str = ""
 
 
 class View:
@@ -106,6 +119,7 @@ class View:
         self._say = say
         self.control = Control(paused=True)
         self.control_version = -1
+        self.control_problem = ""
         self.nodes: dict[str, NodeFacts] = {}
         self.plan = Plan()
         self.components: dict[str, ComponentView] = {}
@@ -134,13 +148,9 @@ class View:
 
     async def _follow_control(self, ready: asyncio.Future[None]) -> None:
         def see(data: bytes | None, stat: Stat | None) -> None:
-            control, version = Control(paused=True), -1
-            if data is not None and stat is not None:
-                control, version = (
-                    self._read(Control, data, self._tree.control, control),
-                    stat.version,
-                )
-            self.control, self.control_version = control, version
+            control, self.control_problem = self._order(Control, data, self._tree.control)
+            self.control = control or Control(paused=True)
+            self.control_version = stat.version if stat is not None else -1
             self._seen(ready)
 
         await follow_data(self._client, self._tree.control, see)
@@ -195,9 +205,9 @@ class View:
         path = self._tree.component(view.name)
 
         def see(data: bytes | None, stat: Stat | None) -> None:
-            view.spec, view.problem = None, "it was removed"
+            view.spec, view.problem, view.is_removed = None, "it was removed", True
             if data and stat is not None:  # no data: a tombstone, which keeps its seats' epochs
-                view.spec_zxid = stat.mzxid
+                view.spec_zxid, view.is_removed = stat.mzxid, False
                 try:
                     view.spec, view.problem = decode(data, path), ""
                 except SpecError as error:
@@ -211,10 +221,9 @@ class View:
         path = self._tree.desired(view.name)
 
         def see(data: bytes | None, stat: Stat | None) -> None:
-            view.desired, view.desired_version = Desired(run=False), -1
-            if data is not None and stat is not None:
-                view.desired = self._read(Desired, data, path, view.desired)
-                view.desired_version = stat.version
+            desired, view.desired_problem = self._order(Desired, data, path)
+            view.desired = desired or Desired()
+            view.desired_version = stat.version if stat is not None else -1
             self._seen(ready)
 
         await follow_data(self._client, path, see)
@@ -225,6 +234,16 @@ class View:
         except UnreadableZnode as error:
             self._say(str(error))
             return otherwise
+
+    def _order(self, kind: type[T], data: bytes | None, path: str) -> tuple[T | None, str]:
+        """An operators' word, or None and why it is not known."""
+        if data is None:
+            return None, f"{path} is missing; `incumbent apply` makes it anew"
+        try:
+            return read(kind, data, path), ""  # type: ignore[type-var]
+        except UnreadableZnode as error:
+            self._say(str(error))
+            return None, str(error)
 
     def _seen(self, ready: asyncio.Future[None]) -> None:
         if not ready.done():

@@ -11,6 +11,7 @@ import random
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from incumbent.agent.tree import (
     Breadcrumb,
@@ -21,6 +22,7 @@ from incumbent.agent.tree import (
     Plan,
     SeatRecord,
     Tree,
+    UnreadableZnode,
     read,
     seat_name,
 )
@@ -30,6 +32,8 @@ from incumbent.settings import Settings
 from incumbent.spec import Spec, decode
 
 __all__ = ["Cluster", "ComponentState", "SeatState", "all_breadcrumbs", "connected", "read_cluster"]
+
+T = TypeVar("T")
 
 CONNECT_TIME = 5.0
 """Seconds that a command tries to connect."""
@@ -46,6 +50,8 @@ class SeatState:
     """Oldest first."""
     contenders: tuple[str, ...] = ()
     observed: Observed | None = None
+    problem: str = ""
+    """What of it cannot be read; the rest is as if it were not there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +79,8 @@ class Cluster:
     components: tuple[ComponentState, ...]
     sessions: frozenset[str]
     """Keys of the agents' sessions that are alive."""
+    problems: tuple[str, ...] = ()
+    """What cannot be read of what belongs to no component."""
 
     @property
     def session_nodes(self) -> dict[str, str]:
@@ -100,7 +108,7 @@ async def connected(
 
 
 async def read_cluster(client: Client, tree: Tree) -> Cluster:
-    """Read it all. A root that was never used is an empty cluster. Raises `UnreadableZnode`."""
+    """Read it all. A root that was never used is an empty cluster; what cannot be read is told."""
     await client.sync("/")
     control, plan, nodes, names = await asyncio.gather(
         _data(client, tree.control),
@@ -110,12 +118,19 @@ async def read_cluster(client: Client, tree: Tree) -> Cluster:
     )
     components = await asyncio.gather(*(_component(client, tree, name) for name in names))
     sessions = frozenset(await _children(client, tree.sessions))
+    problems: list[str] = []
+    wrong = Control(paused=True)  # as the agents take it
     return Cluster(
-        control=read(Control, control, tree.control) if control else Control(),
-        plan=read(Plan, plan, tree.plan) if plan else Plan(),
-        nodes=nodes,
+        control=_read(Control, control, tree.control, problems, wrong) or Control(),
+        plan=_read(Plan, plan, tree.plan, problems) or Plan(),
+        nodes={
+            facts.node: facts
+            for path, data in nodes
+            if (facts := _read(NodeFacts, data, path, problems)) is not None
+        },
         components=tuple(components),
         sessions=sessions,
+        problems=tuple(problems),
     )
 
 
@@ -127,11 +142,21 @@ def all_breadcrumbs(cluster: Cluster) -> Iterable[tuple[str, Breadcrumb]]:
                 yield seat_name(component.name, seat.number), crumb
 
 
-async def _nodes(client: Client, tree: Tree) -> dict[str, NodeFacts]:
+def _read(
+    kind: type[T], data: bytes | None, path: str, problems: list[str], wrong: T | None = None
+) -> T | None:
+    """None where there is nothing; `wrong`, and one problem more, where it cannot be read."""
+    try:
+        return read(kind, data, path) if data else None  # type: ignore[type-var]
+    except UnreadableZnode as error:
+        problems.append(str(error))
+        return wrong
+
+
+async def _nodes(client: Client, tree: Tree) -> list[tuple[str, bytes | None]]:
     paths = [tree.node(name) for name in await _children(client, tree.nodes)]
     found = await asyncio.gather(*(_data(client, path) for path in paths))
-    facts = [read(NodeFacts, data, path) for path, data in zip(paths, found, strict=True) if data]
-    return {each.node: each for each in facts}
+    return list(zip(paths, found, strict=True))
 
 
 async def _component(client: Client, tree: Tree, name: str) -> ComponentState:
@@ -145,14 +170,15 @@ async def _component(client: Client, tree: Tree, name: str) -> ComponentState:
             spec = decode(data, path)
         except SpecError as error:
             problem = str(error)
-    seats = await asyncio.gather(
-        *(_seat(client, tree, name, number) for number in sorted(map(int, numbers)))
-    )
+    ours = sorted(int(number) for number in numbers if number.isdecimal())
+    seats = await asyncio.gather(*(_seat(client, tree, name, number) for number in ours))
+    problems = [problem] if problem else []
+    wanted = _read(Desired, desired, tree.desired(name), problems)
     return ComponentState(
         name=name,
         spec=spec,
-        problem=problem,
-        desired=read(Desired, desired, tree.desired(name)) if desired else Desired(),
+        problem="; ".join(problems),
+        desired=wanted or Desired(),
         seats=tuple(seats),
     )
 
@@ -165,16 +191,27 @@ async def _seat(client: Client, tree: Tree, component: str, number: int) -> Seat
         _children(client, tree.election(seat)),
         _data(client, tree.observed(seat)),
     )
-    paths = [tree.breadcrumb(seat, epoch) for epoch in sorted(map(int, epochs))]
-    crumbs = await asyncio.gather(*(_data(client, path) for path in paths))
+    ours = sorted(int(epoch) for epoch in epochs if epoch.isdecimal())
+    paths = [tree.breadcrumb(seat, epoch) for epoch in ours]
+    found = await asyncio.gather(*(_data(client, path) for path in paths))
+    problems = [
+        f"{tree.running(seat)}/{epoch} is not an epoch: nothing starts while it is there"
+        for epoch in epochs
+        if not epoch.isdecimal()
+    ]
+    seen = _read(SeatRecord, record, tree.seat(seat), problems)
+    crumbs = [
+        _read(Breadcrumb, data, path, problems)
+        for path, data in zip(paths, found, strict=True)
+        if data is not None
+    ]
     return SeatState(
         number=number,
-        record=read(SeatRecord, record, tree.seat(seat)) if record else SeatRecord(),
-        breadcrumbs=tuple(
-            read(Breadcrumb, data, path) for path, data in zip(paths, crumbs, strict=True) if data
-        ),
+        record=seen or SeatRecord(),
+        breadcrumbs=tuple(crumb for crumb in crumbs if crumb is not None),
         contenders=tuple(sorted(names, key=lambda name: name[-10:])),
-        observed=read(Observed, observed, tree.observed(seat)) if observed else None,
+        observed=_read(Observed, observed, tree.observed(seat), []),
+        problem="; ".join(problems),
     )
 
 

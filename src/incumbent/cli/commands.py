@@ -141,6 +141,8 @@ def status(
             print_table(show.SEAT_HEADS, [show.seat_cells(row, now) for row in rows])
         else:
             say("there are no components; `incumbent apply FILE` declares some")
+        for problem in cluster.problems:
+            say(problem)
         if cluster.control.paused:
             say("the cluster is paused: nothing starts")
         return DONE

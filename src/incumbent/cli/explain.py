@@ -65,7 +65,7 @@ def seat_rows(cluster: Cluster, local: Iterable[Mapping[str, Any]] = ()) -> list
     rows = []
     for component in cluster.components:
         copies = component.spec.copies if component.spec is not None else 0
-        if component.problem:
+        if component.problem and not any(seat.breadcrumbs for seat in component.seats):
             rows.append(
                 Row(
                     component=component.name,
@@ -76,7 +76,7 @@ def seat_rows(cluster: Cluster, local: Iterable[Mapping[str, Any]] = ()) -> list
                 )
             )
         for seat in component.seats:
-            if seat.number < copies or seat.breadcrumbs:
+            if (seat.number < copies and not component.problem) or seat.breadcrumbs:
                 rows.append(_Look(cluster, component, seat, agents).row())
     return rows
 
@@ -164,6 +164,10 @@ class _Look:
     def row(self) -> Row:
         spec = self.component.spec
         row = self._running() or self._waiting()
+        problem = self.component.problem or self.seat.problem
+        if problem:
+            state = row.state if self.seat.breadcrumbs else "unreadable"
+            return replace(row, state=state, why=problem)
         is_extra = spec is None or self.seat.number >= spec.copies
         return replace(row, why=row.why or ("it is being removed" if is_extra else ""))
 
@@ -213,6 +217,10 @@ class _Look:
             return replace(row, state="stopped", why="an operator stopped it")
         if self.cluster.control.paused:
             return replace(row, state="paused", why="the cluster is paused: nothing starts")
+        for agent in self.agents.values():
+            here = agent.get("seats", {}).get(self.name, {})
+            if here.get("state") == "baffled":
+                return replace(row, why=f"{agent.get('node')}: {here.get('reason')}")
         if not self.seat.contenders:
             return replace(row, why=self._why_nobody())
         head = self.cluster.session_nodes.get(self.seat.contenders[0].partition("-")[0], "")

@@ -187,7 +187,8 @@ async def _declare(client: Client, tree: Tree, spec: Spec, run: bool) -> Change:
         return Change(name, "created")
 
     old, version = found
-    there = {int(each) for each in await client.children(tree.seats(name))}
+    await _mend(client, tree, spec)
+    there = {int(each) for each in await client.children(tree.seats(name)) if each.isdecimal()}
     first, rest = _seats(tree, spec, [k for k in range(spec.copies) if k not in there])
     path = tree.desired(name)
     wanted, stat = await client.get(path)
@@ -205,6 +206,19 @@ async def _declare(client: Client, tree: Tree, spec: Spec, run: bool) -> Change:
         return Change(name, "created")
     keys = tuple(_changed(old, spec, tree.component(name)))
     return Change(name, "changed", keys, is_stopped=is_stopped and not run)
+
+
+async def _mend(client: Client, tree: Tree, spec: Spec) -> None:
+    """Make what somebody has deleted by hand below a component: seats that are there are whole."""
+    for path, data in tree.component_skeleton(spec.name, 0):
+        if await client.exists(path) is None:
+            await client.create(path, data)
+    there = set(await client.children(tree.seats(spec.name)))
+    seats = [seat_name(spec.name, k) for k in range(spec.copies) if str(k) in there]
+    parts = [part for seat in seats for part in tree.seat_skeleton(seat)[1:]]
+    found = await asyncio.gather(*(client.exists(path) for path, _data in parts))
+    missing = [part for part, stat in zip(parts, found, strict=True) if stat is None]
+    await _in_parts(client, _creates(missing))
 
 
 def _seats(tree: Tree, spec: Spec, numbers: Sequence[int]) -> tuple[list[MultiOp], list[MultiOp]]:
