@@ -81,6 +81,16 @@ def test_the_database_on_a_disk_of_its_own(tmp_path: Path) -> None:
     assert "move it" in refusal("--data", plain.data, "--data-log", log)
 
 
+def test_larger_requests_if_wanted(tmp_path: Path) -> None:
+    with Served(tmp_path, "--max-request", 3_000_000) as server:
+        client = KazooClient(server.hosts)
+        client.start(20)
+        client.create("/large", b"x" * 2_500_000)
+
+        assert len(client.get("/large")[0]) == 2_500_000
+        client.stop()
+
+
 def test_apaches_data_is_not_taken_for_an_empty_directory(tmp_path: Path) -> None:
     (tmp_path / "version-2").mkdir()
 

@@ -13,8 +13,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from incumbent.server.words import DEFAULT_WORDS, WORDS
+from incumbent.wire import MAX_FRAME
 
-__all__ = ["Address", "BadSettings", "Settings", "add_data", "read_settings", "read_words"]
+__all__ = [
+    "Address",
+    "BadSettings",
+    "Settings",
+    "add_data",
+    "read_settings",
+    "read_size",
+    "read_words",
+]
 
 
 class BadSettings(Exception):
@@ -39,6 +48,7 @@ class Settings:
     min_timeout              of sessions; None for 2 ticks
     max_timeout              of sessions; None for 20 ticks
     connections_per_address  0 for any number
+    frame_bytes              largest request
     words                    four-letter words that are answered
     client_auth              `need`, `want` or `none`: certificates of clients
     warnings                 lines about what was read and has no effect
@@ -52,6 +62,7 @@ class Settings:
     min_timeout: float | None = None
     max_timeout: float | None = None
     connections_per_address: int = 60
+    frame_bytes: int = MAX_FRAME
     words: frozenset[str] = DEFAULT_WORDS
     admin: Address | None = None
     tls_cert: Path | None = None
@@ -160,6 +171,12 @@ def _count(text: str) -> int:
     return int(text)
 
 
+def read_size(text: str) -> int:
+    if not text.isdecimal() or not 1024 <= int(text) <= _MOST_BYTES:
+        raise ValueError(f"is not a number of bytes from 1024 to {_MOST_BYTES}")
+    return int(text)
+
+
 def read_words(text: str) -> frozenset[str]:
     known = frozenset(word.decode() for word in WORDS)
     if text.strip() == "*":
@@ -208,6 +225,8 @@ class _Option(NamedTuple):
             raise BadSettings(f"{where}: {text!r} {error}") from None
 
 
+_MOST_BYTES = 64 * 1024 * 1024
+
 _LISTEN = Address("127.0.0.1", 2181)
 
 _OPTIONS = (
@@ -240,6 +259,13 @@ _OPTIONS = (
         _count,
         "from one address (default 60; 0 for any number)",
         "connections_per_address",
+    ),
+    _Option(
+        "max-request",
+        "BYTES",
+        read_size,
+        f"largest request (default {MAX_FRAME})",
+        "frame_bytes",
     ),
     _Option("words", "LIST", read_words, "four-letter words answered: * or such as srvr,mntr"),
     _Option(

@@ -147,6 +147,7 @@ def _policy(settings: Settings) -> Policy:
         min_timeout=settings.min_timeout,
         max_timeout=settings.max_timeout,
         connections_per_address=settings.connections_per_address,
+        frame_bytes=settings.frame_bytes,
         super_digest=settings.super_digest,
         ttl_znodes=settings.ttl_znodes,
         schemes=tuple(schemes),

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from incumbent.server.config import Address, BadSettings, read_words
+from incumbent.server.config import Address, BadSettings, read_size, read_words
 
 __all__ = ["read_zoo_cfg"]
 
@@ -70,7 +70,7 @@ class _Reading:
         try:
             value = read(text)
         except ValueError as error:
-            why = str(error) if read is read_words else "is not what belongs there"
+            why = str(error) if read in (read_words, read_size) else "is not what belongs there"
             raise BadSettings(f"{self.path}: {key}={text!r} {why}") from None
         if field and value is not None:
             self.values[field] = value
@@ -174,6 +174,7 @@ _PLAIN: tuple[tuple[str, str, Callable[[str], Any]], ...] = (
     ("minSessionTimeout", "min_timeout", _seconds),
     ("maxSessionTimeout", "max_timeout", _seconds),
     ("maxClientCnxns", "connections_per_address", int),
+    ("jute.maxbuffer", "frame_bytes", read_size),
     ("4lw.commands.whitelist", "words", read_words),
     ("extendedTypesEnabled", "ttl_znodes", _truth),
     ("DigestAuthenticationProvider.superDigest", "super_digest", str),

@@ -73,6 +73,7 @@ ssl.clientAuth=want
 minSessionTimeout=-1
 maxSessionTimeout=90000
 maxClientCnxns=0
+jute.maxbuffer=4194304
 4lw.commands.whitelist=stat, \\
   ruok
 admin.serverPort=8081
@@ -93,6 +94,7 @@ no.such.key=1
     assert (found.tls_password, found.client_auth) == ("pass", "want")
     assert (found.min_timeout, found.max_timeout) == (None, 90.0)
     assert found.connections_per_address == 0
+    assert found.frame_bytes == 4 * 1024 * 1024
     assert found.words == {"stat", "ruok"}
     assert found.admin == Address("127.0.0.1", 8081)
     assert found.ttl_znodes
@@ -125,7 +127,14 @@ def test_what_would_not_be_what_was_meant_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "config", ["tickTime=x", "clientPort=99999", "tickTime=0", "4lw.commands.whitelist=nope"]
+    "config",
+    [
+        "jute.maxbuffer=7",
+        "tickTime=x",
+        "clientPort=99999",
+        "tickTime=0",
+        "4lw.commands.whitelist=nope",
+    ],
 )
 def test_a_value_that_does_not_belong_is_shown(tmp_path: Path, config: str) -> None:
     line = wrong(tmp_path, config)
