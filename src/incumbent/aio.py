@@ -9,13 +9,19 @@ Rule of this file: it is the rim: randomness begins here, everything below is ha
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import random
+import ssl
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any
 
-from incumbent.client import Client, State
+from incumbent.client import Client, Events, Passport, State, split_chroot
+from incumbent.client.callbacks import Callback, Callbacks
+from incumbent.client.tls import context as tls_context
+from incumbent.client.verbs import Verbs
 from incumbent.clock import SYSTEM, Clock
 from incumbent.recipes import dialects
 from incumbent.recipes.election import Election
@@ -25,9 +31,9 @@ from incumbent.recipes.ledger import Ledger
 from incumbent.recipes.lock import lock, try_lock
 from incumbent.recipes.place import Place
 from incumbent.recipes.queue import Queue
-from incumbent.wire import Created, MultiOp, MultiResult, Stat
+from incumbent.wire import Request
 
-__all__ = ["Connecting", "Zk", "connect"]
+__all__ = ["Connecting", "Zk", "connect", "tls_context"]
 
 
 def connect(
@@ -38,6 +44,10 @@ def connect(
     request_timeout: float | None = None,
     tick: float | None = None,
     auth: Sequence[tuple[str, bytes]] = (),
+    tls: ssl.SSLContext | None = None,
+    insecure: bool = False,
+    read_only: bool = False,
+    resume: Passport | None = None,
     clock: Clock = SYSTEM,
     rng: random.Random | None = None,
     on_lost: Callable[[], Awaitable[None]] | None = None,
@@ -45,25 +55,37 @@ def connect(
 ) -> Connecting:
     """A session: `zk = await connect(…)`, or `async with connect(…) as zk` which also closes it.
 
-    hosts            "a:2181,b:2181,c:2181", tried in a random order
+    hosts            "a:2181,b:2181,c:2181", tried in a random order; names are looked up each
+                     time. With "/app" at the end, that is the client's root: its / is /app
     timeout          seconds for the first connection; default: the session timeout
     session_timeout  seconds after which the servers end a session that they don't hear from
     request_timeout  seconds for each call, also while disconnected; default: the session timeout
     tick             the ensemble's tickTime in seconds; 0 for a standalone server, `incumbent
                      server` included; None if unknown: then a hold is believed less long
-    auth             (scheme, credential) pairs
+    auth             (scheme, credential) pairs: ("digest", b"name:password"), or "sasl" with the
+                     same for SASL DIGEST-MD5. A digest credential is the password in clear:
+                     refused beyond this machine, unless by TLS or with `insecure`
+    tls              `aio.tls_context(ca=…, certificate=…, key=…)`, or another `ssl.SSLContext`
+    read_only        be content with a server that is cut off from its ensemble: state READ_ONLY
+    resume           the passport of a session to go on with, from another process's `detach()`
     on_lost          awaited when a session is over, before the next one begins
     log              takes a line for people; default: the logger "incumbent"
 
     Raises `ConnectTimeout`, with what each address answered, and `AuthFailed`.
     """
     source = rng or random.SystemRandom()
+    addresses, chroot = split_chroot(hosts)
     client = Client(
-        hosts,
+        addresses,
+        chroot=chroot,
         session_timeout=session_timeout,
         request_timeout=request_timeout,
         tick=tick,
         auth=auth,
+        tls=tls,
+        insecure=insecure,
+        read_only=read_only,
+        resume=resume,
         clock=clock,
         rng=source,
         on_lost=on_lost,
@@ -103,8 +125,12 @@ class Connecting:
         return self._zk
 
 
-class Zk:
+class Zk(Verbs):
     """A session with ZooKeeper: znodes, and the recipes made of them.
+
+    The operations are those of `incumbent.client.verbs`. A `watcher` of a read, and every other
+    callback, is called in order, one at a time, away from the connection: it may be a coroutine
+    function and call anything.
 
     Every verb raises a subclass of `Refused` (nothing was done), `NotSent` (nothing was done),
     `FateUnknown` (a write whose answer was lost), `SessionExpired` or `SessionClosed`.
@@ -115,8 +141,10 @@ class Zk:
         self, client: Client, *, rng: random.Random, log: Callable[[str], None] | None = None
     ) -> None:
         self.client = client
+        self.root = client.root
         self._rng = rng
         self._ledger = Ledger(client, log=log)
+        self._callbacks = Callbacks(log or logging.getLogger("incumbent").warning)
 
     @property
     def state(self) -> State:
@@ -131,50 +159,52 @@ class Zk:
         self._ledger.drop()
         await self.client.close()
 
-    async def create(
+    def detach(self) -> Passport:
+        """Give the session away: it lives on for whoever resumes it; this is closed."""
+        self._ledger.drop()
+        return self.client.detach()
+
+    def submit(
         self,
-        path: str,
-        data: bytes = b"",
+        request: Request,
         *,
-        ephemeral: bool = False,
-        sequential: bool = False,
-        container: bool = False,
-    ) -> Created:
-        """Make a znode; the result has its path (with the number, if sequential) and Stat."""
-        return await self.client.create(
-            path, data, ephemeral=ephemeral, sequential=sequential, container=container
-        )
+        timeout: float | None = None,
+        watcher: Callback | None = None,
+        absolute: bool = False,
+    ) -> asyncio.Future[Any]:
+        """A request of one's own making, in order with the others: see `Client.submit`."""
+        wrapped = None if watcher is None else self._callbacks.watcher(watcher)
+        return self.client.submit(request, timeout=timeout, watcher=wrapped, absolute=absolute)
 
-    async def delete(self, path: str, version: int = -1) -> None:
-        """Delete a znode, if `version` is its data's version or -1."""
-        await self.client.delete(path, version)
+    async def add_auth(self, scheme: str, credential: bytes) -> None:
+        """Present one more credential, now and on every connection to come. Raises `AuthFailed`,
+        and `NotSent` without a connection."""
+        await self.client.add_auth(scheme, credential)
 
-    async def exists(self, path: str) -> Stat | None:
-        """Its Stat, or None."""
-        return await self.client.exists(path)
+    def watch(self, path: str, *, recursive: bool = False) -> AbstractAsyncContextManager[Events]:
+        """Every event on a znode, or also on all below it, as a stream:
+        `async with zk.watch(path) as events`, then `async for event in events`.
 
-    async def get(self, path: str) -> tuple[bytes, Stat]:
-        return await self.client.get(path)
+        The znode need not exist. Recursive watches tell of each znode's creation, change and
+        deletion, others also when a child comes or goes (CHILD). An event of type NONE says
+        that some may be missing, after a reconnect: look again. When the session is over the
+        stream raises `SessionExpired` or `SessionClosed`.
+        """
+        return self.client.watch(path, recursive=recursive)
 
-    async def set(self, path: str, data: bytes, version: int = -1) -> Stat:
-        """Replace the data, if `version` is its version or -1."""
-        return await self.client.set(path, data, version)
+    def listen(
+        self, path: str, callback: Callback, *, recursive: bool = False
+    ) -> AbstractAsyncContextManager[None]:
+        """As `watch`, but while the block lasts `callback(event)` is called; also once at the
+        session's end, with the state EXPIRED."""
+        return self.client.watching(path, self._callbacks.watcher(callback), recursive=recursive)
 
-    async def children(self, path: str) -> list[str]:
-        """The names of the children, sorted."""
-        return await self.client.children(path)
+    def on_state(self, listener: Callable[[State], object]) -> Callable[[], None]:
+        """Call `listener(state)` after each change, in order; the result takes it off again.
 
-    async def multi(self, operations: Sequence[MultiOp]) -> Sequence[MultiResult]:
-        """All of them, or none: then the refusal of the one at `.index` is raised."""
-        return await self.client.multi(operations)
-
-    async def sync(self, path: str) -> None:
-        """Later reads see at least what had been written anywhere before this."""
-        await self.client.sync(path)
-
-    async def ensure(self, path: str) -> None:
-        """Make it and what is missing above it."""
-        await self.client.ensure(path)
+        It may be a coroutine function; while it waits, later changes wait for it.
+        """
+        return self.client.watch_state(lambda state: self._callbacks.put(listener, state))
 
     def lead(
         self,

@@ -13,11 +13,15 @@ from __future__ import annotations
 import contextlib
 import queue
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from types import TracebackType
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
+from incumbent.client import events as streams
+from incumbent.client import transaction as transactions
 from incumbent.errors import Deposed, HoldLost, IncumbentError, SessionError
 from incumbent.portal import Inbox, Portal
 from incumbent.recipes import election as elections
@@ -26,9 +30,20 @@ from incumbent.recipes import lock as locks
 from incumbent.recipes.election import View
 from incumbent.recipes.place import Place
 from incumbent.recipes.queue import Queue
-from incumbent.wire import MultiResult
+from incumbent.wire import MultiResult, WatchEvent
 
-__all__ = ["Election", "Guarded", "Hold", "Lost", "Standings", "Transaction", "Wait"]
+__all__ = [
+    "Caller",
+    "Election",
+    "Events",
+    "Guarded",
+    "Hold",
+    "Lost",
+    "Standings",
+    "Transaction",
+    "Wait",
+    "within",
+]
 
 T = TypeVar("T")
 HoldT = TypeVar("HoldT", bound="Hold | None")
@@ -85,9 +100,9 @@ class Hold:
 
 
 class Transaction:
-    """The twin of `incumbent.recipes.hold.Transaction`."""
+    """The twin of `incumbent.client.Transaction`."""
 
-    def __init__(self, portal: Portal, transaction: holds.Transaction) -> None:
+    def __init__(self, portal: Portal, transaction: transactions.Transaction) -> None:
         self._portal = portal
         self._transaction = transaction
         self.check = transaction.check
@@ -113,6 +128,71 @@ class Transaction:
     ) -> None:
         if kind is None:
             self.commit()
+
+
+class Events:
+    """The twin of `incumbent.client.Events`."""
+
+    def __init__(self, portal: Portal, events: streams.Events) -> None:
+        self._portal = portal
+        self._events = events
+
+    def next(self, timeout: float | None = None) -> WatchEvent:
+        return self._portal.run(lambda: self._events.next(timeout))
+
+    def __iter__(self) -> Events:
+        return self
+
+    def __next__(self) -> WatchEvent:
+        return self.next()
+
+
+class Caller:
+    """Calls strangers' functions in order, in a thread that ends when there is none left."""
+
+    def __init__(self, log: Callable[[str], None]) -> None:
+        self._log = log
+        self._lock = threading.Lock()
+        self._calls: deque[tuple[Callable[[Any], object], Any]] = deque()
+        self._is_working = False
+
+    def later(self, function: Callable[[T], object]) -> Callable[[T], None]:
+        """For the loop: a function that has this one called in its turn."""
+        return lambda argument: self._put(function, argument)
+
+    def _put(self, function: Callable[[Any], object], argument: object) -> None:
+        with self._lock:
+            self._calls.append((function, argument))
+            if self._is_working:
+                return
+            self._is_working = True
+        threading.Thread(target=self._work, name="incumbent-callbacks", daemon=True).start()
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                if not self._calls:
+                    self._is_working = False
+                    return
+                function, argument = self._calls.popleft()
+            try:
+                function(argument)
+            except Exception as error:
+                self._log(f"a callback failed at {argument}: {error!r}")
+
+
+@contextlib.contextmanager
+def within(portal: Portal, manager: AbstractAsyncContextManager[T]) -> Iterator[T]:
+    """An asynchronous context manager around blocking code."""
+
+    async def leave(_: object = None) -> None:
+        await manager.__aexit__(None, None, None)
+
+    value = portal.run(manager.__aenter__, undo=leave)
+    try:
+        yield value
+    finally:
+        portal.run(leave)
 
 
 class Wait:
@@ -241,7 +321,8 @@ class Election:
 
     @contextlib.contextmanager
     def observe(self) -> Iterator[Standings]:
-        yield Standings(self._portal, elections.Standings(self._election))
+        with within(self._portal, self._election.observe()) as standings:
+            yield Standings(self._portal, standings)
 
     def lead(
         self,

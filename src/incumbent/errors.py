@@ -8,7 +8,9 @@ Rule of this file: what a caller must do differently has a different type; above
     │   ├── NoNode               ├── NodeExists         ├── BadVersion
     │   ├── NotEmpty             ├── NoAuth             ├── InvalidACL
     │   ├── NoChildrenForEphemerals                     ├── BadArguments
-    │   ├── Unimplemented        ├── SessionMoved       └── RolledBack (in a multi)
+    │   ├── Unimplemented        ├── SessionMoved       ├── RolledBack (in a multi)
+    │   ├── ReadOnlyServer       ├── NoWatch            ├── ReconfigRefused
+    │   └── QuotaExceeded        (a code we don't know is a plain Refused, with its `code`)
     ├── NotSent                  it never left this process: nothing was done
     │   └── TooLarge
     ├── FateUnknown              it was sent and no answer came: read it back
@@ -25,6 +27,7 @@ Rule of this file: what a caller must do differently has a different type; above
     ├── MixedDialects            a directory that two dialects order differently
     ├── WireError
     │   ├── RemoteWireError      the other end broke the protocol
+    │   │   └── AnswerTooLarge   it didn't, but we keep no answer of that size
     │   └── LocalWireError       we were asked to send what cannot be sent
     ├── SpecError                a component file or setting is wrong
     ├── SpecErrors               all that is wrong in one file, together
@@ -37,6 +40,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 __all__ = [
+    "AnswerTooLarge",
     "AuthFailed",
     "BadArguments",
     "BadVersion",
@@ -53,11 +57,15 @@ __all__ = [
     "NoAuth",
     "NoChildrenForEphemerals",
     "NoNode",
+    "NoWatch",
     "NodeExists",
     "NotEmpty",
     "NotSent",
     "NumbersDontFit",
     "QueueExhausted",
+    "QuotaExceeded",
+    "ReadOnlyServer",
+    "ReconfigRefused",
     "Refused",
     "RemoteWireError",
     "RolledBack",
@@ -141,6 +149,22 @@ class SessionMoved(Refused):
     code, says = -118, "the session has moved to another connection"
 
 
+class ReadOnlyServer(Refused):
+    code, says = -119, "the server is cut off from its ensemble and serves reads only"
+
+
+class NoWatch(Refused):
+    code, says = -121, "there is no such watch"
+
+
+class ReconfigRefused(Refused):
+    code, says = -123, "the ensemble's members cannot be changed here"
+
+
+class QuotaExceeded(Refused):
+    code, says = -125, "a quota would be exceeded"
+
+
 class RolledBack(Refused):
     """An operation of a multi that was undone or not tried because another one was refused.
 
@@ -163,6 +187,10 @@ _BY_CODE: Mapping[int, type[Refused]] = {
         BadArguments,
         Unimplemented,
         SessionMoved,
+        ReadOnlyServer,
+        NoWatch,
+        ReconfigRefused,
+        QuotaExceeded,
         RolledBack,
     )
 }
@@ -331,6 +359,21 @@ class WireError(IncumbentError):
 
 class RemoteWireError(WireError):
     """The other end sent something that is not the protocol; the connection is dropped."""
+
+
+class AnswerTooLarge(RemoteWireError):
+    """An answer over the size that we keep; it was thrown away, the connection goes on."""
+
+    def __init__(self, what: str, size: int, limit: int) -> None:
+        self.what = what
+        self.size = size
+        self.limit = limit
+        super().__init__(what, size, limit)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.what}: an answer of {self.size} bytes, the limit is {self.limit}; ask for less"
+        )
 
 
 class LocalWireError(WireError):

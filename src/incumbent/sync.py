@@ -6,7 +6,12 @@
 
 One background thread runs the event loop of every client of the process, so that beats go on
 while the program computes. A call from that thread would wait for itself: `RuntimeError` at
-once. A forked child has no such thread: `SessionClosed`; connect again there.
+once. A forked child has no such thread: `SessionClosed`; connect again there. gevent and eventlet
+are not supported: what they put in place of threads and sockets would run the loop in the very
+thread that waits for it.
+
+Callbacks (`watcher=`, `listen`, `on_state`) are called in one more thread, in order, one at a
+time: they may block, and call anything.
 
 Rule of this file: the same names as in `aio` (a test compares them), and no thought of its own.
 """
@@ -14,19 +19,42 @@ Rule of this file: the same names as in `aio` (a test compares them), and no tho
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
-from collections.abc import Callable, Sequence
+import ssl
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from types import TracebackType
+from typing import Any
 
 from incumbent import aio
-from incumbent.blocking import Election, Guarded, Hold, Lost, Transaction, Wait
-from incumbent.client import State
+from incumbent.blocking import (
+    Caller,
+    Election,
+    Events,
+    Guarded,
+    Hold,
+    Lost,
+    Transaction,
+    Wait,
+    within,
+)
+from incumbent.client import Passport, State, Watcher
 from incumbent.errors import Deposed, LockLost
 from incumbent.portal import Portal, portal
 from incumbent.recipes.place import Place
-from incumbent.wire import Created, MultiOp, MultiResult, Stat
+from incumbent.wire import (
+    OPEN_ACL,
+    Acl,
+    Created,
+    Id,
+    MultiOp,
+    MultiReadOp,
+    Stat,
+    WatchType,
+)
 
-__all__ = ["Election", "Hold", "Lost", "Transaction", "Zk", "connect"]
+__all__ = ["Election", "Events", "Hold", "Lost", "Transaction", "Zk", "connect"]
 
 
 def connect(
@@ -37,6 +65,10 @@ def connect(
     request_timeout: float | None = None,
     tick: float | None = None,
     auth: Sequence[tuple[str, bytes]] = (),
+    tls: ssl.SSLContext | None = None,
+    insecure: bool = False,
+    read_only: bool = False,
+    resume: Passport | None = None,
     rng: random.Random | None = None,
     on_lost: Callable[[], None] | None = None,
     log: Callable[[str], None] | None = None,
@@ -60,19 +92,26 @@ def connect(
             request_timeout=request_timeout,
             tick=tick,
             auth=auth,
+            tls=tls,
+            insecure=insecure,
+            read_only=read_only,
+            resume=resume,
             rng=rng,
             on_lost=lost,
             log=log,
         )
 
-    return Zk(the_portal.run(begin, undo=lambda zk: zk.close()), the_portal)
+    return Zk(the_portal.run(begin, undo=lambda zk: zk.close()), the_portal, log=log)
 
 
 class Zk:
     """A session with ZooKeeper; the twin of `incumbent.aio.Zk`, whose docstrings hold here."""
 
-    def __init__(self, zk: aio.Zk, portal: Portal) -> None:
+    def __init__(
+        self, zk: aio.Zk, portal: Portal, *, log: Callable[[str], None] | None = None
+    ) -> None:
         self._zk = zk
+        self._caller = Caller(log or logging.getLogger("incumbent").warning)
         self._portal = portal
         portal.at_exit[zk.close] = None
 
@@ -99,44 +138,137 @@ class Zk:
         self._portal.run(self._zk.close)
         self._portal.at_exit.pop(self._zk.close, None)
 
+    def detach(self) -> Passport:
+        async def detach() -> Passport:
+            return self._zk.detach()
+
+        passport = self._portal.run(detach)
+        self._portal.at_exit.pop(self._zk.close, None)
+        return passport
+
     def create(
         self,
         path: str,
-        data: bytes = b"",
+        data: bytes | None = b"",
         *,
         ephemeral: bool = False,
         sequential: bool = False,
         container: bool = False,
+        ttl: float | None = None,
+        acl: Sequence[Acl] = OPEN_ACL,
+        parents: bool = False,
     ) -> Created:
         return self._portal.run(
             lambda: self._zk.create(
-                path, data, ephemeral=ephemeral, sequential=sequential, container=container
+                path,
+                data,
+                ephemeral=ephemeral,
+                sequential=sequential,
+                container=container,
+                ttl=ttl,
+                acl=acl,
+                parents=parents,
             )
         )
 
-    def delete(self, path: str, version: int = -1) -> None:
-        self._portal.run(lambda: self._zk.delete(path, version))
+    def delete(self, path: str, version: int = -1, *, recursive: bool = False) -> None:
+        self._portal.run(lambda: self._zk.delete(path, version, recursive=recursive))
 
-    def exists(self, path: str) -> Stat | None:
-        return self._portal.run(lambda: self._zk.exists(path))
+    def exists(self, path: str, *, watcher: Watcher | None = None) -> Stat | None:
+        return self._portal.run(lambda: self._zk.exists(path, watcher=self._later(watcher)))
 
-    def get(self, path: str) -> tuple[bytes, Stat]:
-        return self._portal.run(lambda: self._zk.get(path))
+    def get(self, path: str, *, watcher: Watcher | None = None) -> tuple[bytes, Stat]:
+        return self._portal.run(lambda: self._zk.get(path, watcher=self._later(watcher)))
 
-    def set(self, path: str, data: bytes, version: int = -1) -> Stat:
+    def set(self, path: str, data: bytes | None, version: int = -1) -> Stat:
         return self._portal.run(lambda: self._zk.set(path, data, version))
 
-    def children(self, path: str) -> list[str]:
-        return self._portal.run(lambda: self._zk.children(path))
+    def children(self, path: str, *, watcher: Watcher | None = None) -> list[str]:
+        return self._portal.run(lambda: self._zk.children(path, watcher=self._later(watcher)))
 
-    def multi(self, operations: Sequence[MultiOp]) -> Sequence[MultiResult]:
+    def children_and_stat(
+        self, path: str, *, watcher: Watcher | None = None
+    ) -> tuple[list[str], Stat]:
+        return self._portal.run(
+            lambda: self._zk.children_and_stat(path, watcher=self._later(watcher))
+        )
+
+    def descendants(self, path: str) -> int:
+        return self._portal.run(lambda: self._zk.descendants(path))
+
+    def ephemerals(self, prefix: str = "/") -> list[str]:
+        return self._portal.run(lambda: self._zk.ephemerals(prefix))
+
+    def get_acl(self, path: str) -> tuple[list[Acl], Stat]:
+        return self._portal.run(lambda: self._zk.get_acl(path))
+
+    def set_acl(self, path: str, acl: Sequence[Acl], version: int = -1) -> Stat:
+        return self._portal.run(lambda: self._zk.set_acl(path, acl, version))
+
+    def who_am_i(self) -> list[Id]:
+        return self._portal.run(self._zk.who_am_i)
+
+    def add_auth(self, scheme: str, credential: bytes) -> None:
+        self._portal.run(lambda: self._zk.add_auth(scheme, credential))
+
+    def multi(self, operations: Sequence[MultiOp]) -> list[Any]:
         return self._portal.run(lambda: self._zk.multi(operations))
+
+    def transaction(self) -> Transaction:
+        return Transaction(self._portal, self._zk.transaction())
+
+    def read_all(self, operations: Sequence[MultiReadOp]) -> list[Any]:
+        return self._portal.run(lambda: self._zk.read_all(operations))
 
     def sync(self, path: str) -> None:
         self._portal.run(lambda: self._zk.sync(path))
 
     def ensure(self, path: str) -> None:
         self._portal.run(lambda: self._zk.ensure(path))
+
+    def has_watch(self, path: str, kind: WatchType = WatchType.ANY) -> bool:
+        return self._portal.run(lambda: self._zk.has_watch(path, kind))
+
+    def remove_watches(self, path: str, kind: WatchType = WatchType.ANY) -> bool:
+        return self._portal.run(lambda: self._zk.remove_watches(path, kind))
+
+    def reconfig(
+        self,
+        *,
+        joining: str | None = None,
+        leaving: str | None = None,
+        members: str | None = None,
+        config_id: int = -1,
+    ) -> bytes:
+        return self._portal.run(
+            lambda: self._zk.reconfig(
+                joining=joining, leaving=leaving, members=members, config_id=config_id
+            )
+        )
+
+    def config(self) -> bytes:
+        return self._portal.run(self._zk.config)
+
+    @contextmanager
+    def watch(self, path: str, *, recursive: bool = False) -> Iterator[Events]:
+        with within(self._portal, self._zk.watch(path, recursive=recursive)) as events:
+            yield Events(self._portal, events)
+
+    @contextmanager
+    def listen(self, path: str, callback: Watcher, *, recursive: bool = False) -> Iterator[None]:
+        listening = self._zk.listen(path, self._caller.later(callback), recursive=recursive)
+        with within(self._portal, listening):
+            yield
+
+    def on_state(self, listener: Callable[[State], object]) -> Callable[[], None]:
+        async def begin() -> Callable[[], None]:
+            return self._zk.on_state(self._caller.later(listener))
+
+        remove = self._portal.run(begin)
+        return lambda: self._portal.post(remove)
+
+    def _later(self, watcher: Watcher | None) -> Watcher | None:
+        return None if watcher is None else self._caller.later(watcher)
 
     def lead(
         self,

@@ -18,7 +18,8 @@ import pytest
 from tests.waiting import wait_until
 
 import incumbent
-from incumbent import aio, blocking, sync
+from incumbent import aio, blocking, client, sync
+from incumbent.client import events
 from incumbent.errors import Deposed, LockLost, LockTimeout, SessionClosed
 from incumbent.recipes import election, hold
 from incumbent.server import MemoryStore, Server
@@ -65,9 +66,10 @@ def session(background: Background, **more: Any) -> Iterator[sync.Zk]:
 
 
 PAIRS = [
-    (aio.Zk, sync.Zk, {"client", "queue"}),
+    (aio.Zk, sync.Zk, {"client", "queue", "root", "submit"}),
+    (events.Events, blocking.Events, {"put"}),
     (hold.Hold, blocking.Hold, {"begin", "belongs_to", "end", "release", "look", "why_not"}),
-    (hold.Transaction, blocking.Transaction, set()),
+    (client.Transaction, blocking.Transaction, set()),
     (election.Election, blocking.Election, set()),
 ]
 

@@ -11,20 +11,31 @@ import struct
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from incumbent.client.chroot import Chroot
 from incumbent.client.watches import Watcher
 from incumbent.wire import (
+    AddWatch,
+    CheckWatches,
     Create,
     Create2,
     CreateContainer,
+    CreateTtl,
     Delete,
     Exists,
+    GetAcl,
+    GetAllChildrenNumber,
     GetChildren,
     GetChildren2,
     GetData,
+    GetEphemerals,
     Multi,
+    MultiRead,
+    Reconfig,
     Request,
+    SetAcl,
     SetData,
     Sync,
+    WhoAmI,
 )
 
 __all__ = ["MAX_BACKLOG_BYTES", "MAX_BACKLOG_CALLS", "Backlog", "Call"]
@@ -33,18 +44,58 @@ MAX_BACKLOG_CALLS = 65_536
 MAX_BACKLOG_BYTES = 32 * 1024 * 1024
 
 _HEAD = struct.Struct(">ii")
-_WRITES = (Create, Create2, CreateContainer, Delete, SetData, Multi)
-_READS = (Exists, GetData, GetChildren, GetChildren2, Sync)
+_WRITES = (
+    Create,
+    Create2,
+    CreateContainer,
+    CreateTtl,
+    Delete,
+    SetData,
+    SetAcl,
+    Multi,
+    Reconfig,
+)
+_READS = (
+    AddWatch,
+    CheckWatches,
+    Exists,
+    GetAcl,
+    GetAllChildrenNumber,
+    GetChildren,
+    GetChildren2,
+    GetData,
+    GetEphemerals,
+    MultiRead,
+    Sync,
+    WhoAmI,
+)
 
 
 class Call:
     """One request and whoever waits for its answer.
 
-    `then` is for the client's own calls (beats, pings): it is called with the answer's value, or
-    the `Refused`, in the moment of the answer. `reserved`: path bytes of ephemerals that this call may make.
+    asked     as the caller wrote it; below a chroot and in what is said to people
+    wanted    with the server's paths, and the watch that it is to leave behind
+    request   as it is sent
+    watcher   who waits for that watch, until it is registered or given up
+    then      for the client's own calls (beats, pings): called with the answer's value, or the
+              `Refused`, in the moment of the answer
+    reserved  path bytes of ephemerals that this call may make
     """
 
-    __slots__ = ("body", "future", "request", "reserved", "sent_at", "then", "timer", "watcher")
+    __slots__ = (
+        "asked",
+        "body",
+        "future",
+        "request",
+        "reserved",
+        "root",
+        "sent_at",
+        "then",
+        "timer",
+        "wanted",
+        "watcher",
+    )
 
     def __init__(
         self,
@@ -52,10 +103,16 @@ class Call:
         body: bytes,
         future: asyncio.Future[Any],
         *,
+        asked: Request | None = None,
+        wanted: Request | None = None,
+        root: Chroot | None = None,
         watcher: Watcher | None = None,
         then: Callable[[Call, object], None] | None = None,
     ) -> None:
         self.request = request
+        self.asked = asked or request
+        self.wanted = wanted or request
+        self.root = root
         self.body = body
         self.future = future
         self.watcher = watcher
@@ -79,8 +136,8 @@ class Call:
         return isinstance(self.request, _WRITES)
 
     def __str__(self) -> str:
-        name = self.request.op.name.lower()
-        return f"{name} {self.request.where}" if self.request.where else name
+        name = self.asked.op.name.lower()
+        return f"{name} {self.asked.where}" if self.asked.where else name
 
 
 class Backlog:
@@ -117,15 +174,14 @@ class Backlog:
         self._calls = first | self._calls
 
     def take(self, size: int) -> list[Call]:
-        """The next calls, up to about `size` bytes; those that nobody awaits any more are left out."""
+        """The next calls, up to about `size` bytes, also such as nobody awaits any more."""
         taken: list[Call] = []
         for call in tuple(self._calls):
             if size <= 0:
                 break
             self.discard(call)
-            if not call.future.done():
-                taken.append(call)
-                size -= len(call.body)
+            taken.append(call)
+            size -= len(call.body)
         return taken
 
     def take_all(self) -> list[Call]:

@@ -1,54 +1,41 @@
-"""The asyncio client: ZooKeeper's operations as methods.
+"""The asyncio client: one session, from `connect` to `close` or `detach`.
 
-Rule of this file: a method is one flight. What needs two round trips is a recipe.
+Rule of this file: every way in looks first whether there is still something to talk to: not
+connected yet, closed, or a child of the process that made it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractContextManager, asynccontextmanager
 from typing import Any
 
+from incumbent.client.connection import ConnectionFailed
+from incumbent.client.events import Events
 from incumbent.client.passport import Passport
 from incumbent.client.session import Session
 from incumbent.client.states import State
+from incumbent.client.verbs import Verbs
 from incumbent.client.watches import Watcher
 from incumbent.errors import (
+    AuthFailed,
     ConnectTimeout,
-    FateUnknown,
     IncumbentError,
-    NodeExists,
-    NoNode,
+    NotSent,
     SessionClosed,
+    SessionError,
+    SessionExpired,
 )
-from incumbent.wire import (
-    ANY_VERSION,
-    CloseSession,
-    Create2,
-    CreateContainer,
-    Created,
-    CreateFlag,
-    Delete,
-    Exists,
-    GetChildren,
-    GetData,
-    Multi,
-    MultiOp,
-    Request,
-    SetData,
-    Stat,
-    Sync,
-)
-from incumbent.wire.paths import ancestors
+from incumbent.wire import AddWatch, AuthPacket, CloseSession, Request, WatchMode, Xid
 
 __all__ = ["Client"]
 
-_TRIES = 5
-"""How often `ensure` begins anew when parents vanish under it."""
+_NOT_YET = "it is not connected yet"
 
 
-class Client(Session):
+class Client(Session, Verbs):
     """One session with a ZooKeeper ensemble or with `incumbent server`.
 
     hosts            "host:port,host:port"; looked up at each attempt to connect
@@ -56,7 +43,13 @@ class Client(Session):
     clock, rng       the world's; given by tests and simulations
     tick             the ensemble's tickTime in seconds, 0.0 for a standalone server (then a beat
                      counts from its sending), None if unknown (then taken for half a session)
-    auth             credentials as (scheme, bytes), presented on every connection
+    auth             credentials as (scheme, bytes), presented on every connection; the scheme
+                     `sasl` with `name:password` is SASL DIGEST-MD5. One of scheme `digest` is
+                     refused (`AuthFailed`) beyond this machine without TLS
+    tls              encrypt: `incumbent.client.tls.context(…)`, or another SSLContext
+    insecure         let digest credentials go in clear text all the same
+    read_only        be content with a server that is cut off from its ensemble: state READ_ONLY
+    chroot           what is / to the caller: "" or a whole path
     resume           another process's session to go on with; its timeout and auth are used
     request_timeout  total deadline of a call in seconds, also while there is no connection;
                      the session timeout by default
@@ -68,12 +61,34 @@ class Client(Session):
     Everything happens on the loop that runs `connect`, and from that loop only it may be used.
     """
 
+    @property
+    def last_zxid(self) -> int:
+        """The newest transaction that this session has seen."""
+        return self._session.last_zxid
+
+    @property
+    def passport(self) -> Passport:
+        """What another process needs to go on with this session. Raises `SessionError`."""
+        if self._cell.now is State.CLOSED or self._session.id == 0:
+            raise SessionClosed(self.session_id, "there is no session to hand over")
+        if self.state is State.LOST:
+            raise SessionExpired(self.session_id, "it is over, there is nothing to hand over")
+        return Passport(
+            session_id=self._session.id,
+            password=self._session.password,
+            timeout_ms=self._handshake.timeout_ms,
+            s_min_ms=round(self.timeout * 1000),
+            last_zxid=self._session.last_zxid,
+            auth=self._handshake.access.auth,
+            generation=self.generation,
+        )
+
     async def connect(self, timeout: float) -> None:
         """Begin. Returns when CONNECTED. Raises `ConnectTimeout`, `AuthFailed`.
 
         After an exception the client is CLOSED; a session that was to be resumed lives on.
         """
-        if self._task is not None or self._cell.now is State.CLOSED:
+        if self._task is not None or self._why_unusable() != _NOT_YET:
             raise SessionClosed(self.session_id, "a client connects once; make another one")
         loop = asyncio.get_running_loop()
         self._first = loop.create_future()
@@ -93,6 +108,8 @@ class Client(Session):
 
         If no server could be told in time, the session simply expires. Closing twice is no error.
         """
+        if os.getpid() != self._pid:
+            return  # the connection is another process's
         is_first, self._is_closing = not self._is_closing, True
         if is_first and self._task is not None and self._is_live:
             try:
@@ -110,103 +127,80 @@ class Client(Session):
 
     def detach(self) -> Passport:
         """Drop the connection, keep the session, hand it over; CLOSED. Raises `SessionError`."""
+        if os.getpid() != self._pid:
+            raise SessionClosed(self.session_id, self._why_unusable())
         passport = self.passport
         self._end("its session was handed over")
         return passport
 
     def submit(
-        self, request: Request, *, timeout: float | None = None, watcher: Watcher | None = None
+        self,
+        request: Request,
+        *,
+        timeout: float | None = None,
+        watcher: Watcher | None = None,
+        absolute: bool = False,
     ) -> asyncio.Future[Any]:
         """Send a request, in order; several in a row go out as one flight.
 
         Without a connection it waits for one. Within `timeout` seconds (`request_timeout`) the
         future has the answer's value or raises a subclass of `Refused`, `NotSent`, `FateUnknown`,
         `SessionExpired` or `SessionClosed`; reads are repeated after a dropped connection.
-        `watcher` goes with a read that has `watch` set; it is registered when the answer comes.
+        `watcher` goes with a read that has `watch` set, or an `AddWatch`; it is registered when
+        the answer comes. `absolute`: the paths are not below the chroot.
         """
-        if self._task is None or self._is_closing or self._cell.now is State.CLOSED:
-            why = "it is not connected yet" if self._task is None else "it is closed"
+        if why := self._why_unusable():
             future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
             error = SessionClosed(self.session_id, f"the client cannot be used: {why}")
             future.set_exception(error)
             return future
         self._look()
-        return self._traffic.submit(request, timeout=timeout, watcher=watcher)
+        root = None if absolute or not self.root.path else self.root
+        return self._traffic.submit(request, timeout=timeout, watcher=watcher, root=root)
 
-    async def create(
-        self,
-        path: str,
-        data: bytes | None = b"",
-        *,
-        ephemeral: bool = False,
-        sequential: bool = False,
-        container: bool = False,
-    ) -> Created:
-        """Make a znode; its path as made and its Stat. Raises `NodeExists`, `NoNode`, …"""
-        if container:
-            assert not (ephemeral or sequential), "a container is neither ephemeral nor sequential"
-            return await self._created(CreateContainer(path, data))
-        flags = ephemeral * CreateFlag.EPHEMERAL | sequential * CreateFlag.SEQUENTIAL
-        return await self._created(Create2(path, data, flags=flags))
+    @asynccontextmanager
+    async def watch(self, path: str, *, recursive: bool = False) -> AsyncIterator[Events]:
+        """Every event on a znode, whether or not it exists, as a stream; `recursive`: and on
+        all below it, but then no CHILD events.
 
-    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        """Raises `NoNode`, `BadVersion`, `NotEmpty`."""
-        await self.submit(Delete(path, version))
-
-    async def exists(self, path: str, *, watcher: Watcher | None = None) -> Stat | None:
-        """The Stat, or None. The watcher hears of creation, change or deletion."""
-        try:
-            stat: Stat = await self.submit(Exists(path, watcher is not None), watcher=watcher)
-        except NoNode:
-            return None
-        return stat
-
-    async def get(self, path: str, *, watcher: Watcher | None = None) -> tuple[bytes, Stat]:
-        """Data (null reads as empty) and Stat. The watcher hears of change or deletion."""
-        data, stat = await self.submit(GetData(path, watcher is not None), watcher=watcher)
-        return data or b"", stat
-
-    async def set(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> Stat:
-        """Raises `NoNode`, `BadVersion`."""
-        stat: Stat = await self.submit(SetData(path, data, version))
-        return stat
-
-    async def children(self, path: str, *, watcher: Watcher | None = None) -> list[str]:
-        """The children's names, sorted. The watcher hears when one comes or goes."""
-        names = await self.submit(GetChildren(path, watcher is not None), watcher=watcher)
-        return sorted(names)
-
-    async def multi(self, ops: Sequence[MultiOp]) -> list[Any]:
-        """All of them or none; their results in order.
-
-        Raises the `Refused` of the operation that was refused, with its number in `index`.
+        An event of type NONE says that some may be missing, after a reconnect: look again.
         """
-        if not ops:
-            return []
-        results: list[Any] = await self.submit(Multi(tuple(ops)))
-        return results
+        events = Events(self._over)
+        async with self.watching(path, events.put, recursive=recursive):
+            yield events
 
-    async def sync(self, path: str) -> None:
-        """Let this server catch up with the leader: what is read next is no older than now."""
-        await self.submit(Sync(path))
+    @asynccontextmanager
+    async def watching(
+        self, path: str, watcher: Watcher, *, recursive: bool = False
+    ) -> AsyncIterator[None]:
+        """While open, the watcher hears what `watch` tells; in the end SESSION_OVER, if then."""
+        mode = WatchMode.RECURSIVE if recursive else WatchMode.PERSISTENT
+        await self.submit(AddWatch(path, mode), watcher=watcher)
+        try:
+            yield
+        finally:
+            self.unwatch(path, watcher)
 
-    async def ensure(self, path: str) -> None:
-        """Make `path` and its parents, persistent and empty, where they don't exist. One flight."""
-        paths = [*ancestors(path), path]
-        for tries_left in reversed(range(_TRIES)):
-            errors: list[IncumbentError] = []
-            for future in [self.submit(Create2(each)) for each in paths]:
-                try:
-                    await future
-                    errors.clear()  # it is there, so what is above it is there
-                except NodeExists:
-                    errors.clear()
-                except IncumbentError as error:
-                    errors.append(error)
-            if not errors:
-                return
-            if not isinstance(errors[0], NoNode | FateUnknown) or not tries_left:
-                raise errors[0]
+    async def add_auth(self, scheme: str, credential: bytes) -> None:
+        """Present one more credential, now and on every connection to come.
+
+        Raises `NotSent` without a connection, and `AuthFailed`: then the server ends the
+        connection, and the credential is not presented again.
+        """
+        connection, host = self._connection, self._handshake.host
+        if self._why_unusable() or connection is None or host is None:
+            raise NotSent(f"a credential of scheme {scheme}", "there is no connection")
+        self._handshake.refuse_clear_text(scheme, host, self.session_id)
+        if scheme == "sasl":
+            raise AuthFailed(self.session_id, "SASL comes first on a connection: say auth=")
+        packet = AuthPacket(0, scheme, credential)
+        try:
+            answer = await self._handshake.ask(connection, packet, Xid.AUTH)
+        except ConnectionFailed as error:
+            raise NotSent(f"a credential of scheme {scheme}", str(error)) from None
+        if isinstance(answer, Exception):
+            raise AuthFailed(self.session_id, f"a credential of scheme {scheme} was refused")
+        self._handshake.access.auth += ((scheme, credential),)
 
     def beat(self, path: str) -> AbstractContextManager[None]:
         """While open, the session beats with multi[check(path)] every S/10.
@@ -214,7 +208,7 @@ class Client(Session):
         `path` is an ephemeral of this session; opened again it counts. `lease.valid_until` grows
         with each acknowledged beat, and the session is LOST when it has passed.
         """
-        return self._beats.open(path)
+        return self._beats.open(self.root.down(path))
 
     def watch_state(self, listener: Callable[[State], None]) -> Callable[[], None]:
         """Call `listener` at each change of state; the result takes it off again."""
@@ -225,12 +219,27 @@ class Client(Session):
         return self._beats.watch(listener)
 
     def unwatch(self, path: str, watcher: Watcher) -> None:
-        """Nobody waits for this any more: forget the watcher. No error if it is not there."""
-        self._watches.remove(path, watcher)
+        """Nobody waits for this any more: forget the watcher, here and at the server.
 
-    async def _created(self, request: Request) -> Created:
-        created: Created = await self.submit(request)
-        return created
+        No error if it is not there.
+        """
+        if os.getpid() != self._pid:
+            return
+        requests = self._watches.remove(self.root.down(path), watcher, self.last_zxid)
+        if self._connection is not None:
+            self._traffic.send_all(self._connection, requests)
+
+    def _over(self) -> SessionError:
+        if self._cell.now is State.CLOSED:
+            return SessionClosed(self.session_id, "the client was closed")
+        return SessionExpired(self.session_id, "the session is over")
+
+    def _why_unusable(self) -> str:
+        if os.getpid() != self._pid:
+            return "it was made before this process was forked; connect again here"
+        if self._is_closing or self._cell.now is State.CLOSED:
+            return "it is closed"
+        return _NOT_YET if self._task is None else ""
 
     async def _abandon(self, why: str) -> None:
         """CLOSED, and nothing left behind: no task, no socket."""

@@ -15,14 +15,14 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Protocol, cast
 
+from incumbent.client.answers import Answers, Oversize
 from incumbent.client.calls import Call
 from incumbent.clock import Clock
-from incumbent.errors import RemoteWireError
+from incumbent.errors import AnswerTooLarge, RemoteWireError
 from incumbent.wire import (
     MAX_FRAME,
     ConnectRequest,
     ConnectResponse,
-    FrameDecoder,
     ReplyHeader,
     WatchEvent,
     Xid,
@@ -105,7 +105,7 @@ class Connection(asyncio.Protocol):
         self._xids = xids
         self._loop = loop
         self._transport: asyncio.Transport | None = None
-        self._decoder = FrameDecoder(MAX_FRAME)
+        self._answers = Answers(MAX_FRAME, passes=False)
         self._pending: deque[tuple[int, Call]] = deque()
         self._special: dict[int, deque[Call]] = {}
         self._watchdog: asyncio.TimerHandle | None = None
@@ -170,17 +170,13 @@ class Connection(asyncio.Protocol):
             return
         self._quiet_since = self._clock.boottime()
         try:
-            bodies = self._decoder.feed(data)
-        except RemoteWireError as error:  # asking again would only bring it again
-            if self._pending:
-                self._link.unreadable(self, self._pending.popleft()[1], error)
-            self.drop(f"it broke the protocol: {error}")
-            return
-        try:
-            for body in bodies:
+            for body in self._answers.feed(data):
+                if isinstance(body, Oversize):
+                    self._throw_away(body)
+                else:
+                    self._take(body)
                 if self.gone.done():
                     return
-                self._take(body)
         except RemoteWireError as error:
             self.drop(f"it broke the protocol: {error}")
 
@@ -199,7 +195,7 @@ class Connection(asyncio.Protocol):
     def _take(self, body: bytes) -> None:
         if not self.response.done():
             self.response.set_result(ConnectResponse.decode(body))
-            self._decoder = FrameDecoder(MAX_ANSWER)
+            self._answers.limit(MAX_ANSWER, passes=True)
             return
         reader = Reader(body)
         header = ReplyHeader.read(reader)
@@ -212,6 +208,13 @@ class Connection(asyncio.Protocol):
         else:
             expected = self._pending[0][0] if self._pending else "none"
             raise RemoteWireError(f"a reply to xid {header.xid}, expected {expected}")
+
+    def _throw_away(self, answer: Oversize) -> None:
+        """Whoever asked is told, once: asking again would only bring it again."""
+        if not self._pending:
+            raise RemoteWireError(f"a frame of {answer.size} bytes that nobody asked for")
+        call = self._pending.popleft()[1]
+        self._link.unreadable(self, call, AnswerTooLarge(str(call), answer.size, MAX_ANSWER))
 
     def _look(self) -> None:
         self._watchdog = None

@@ -132,7 +132,7 @@ class Dialer:
         except OSError as error:
             self._failed(host, f"its name was not resolved: {words(error)}")
             raise ConnectionFailed("unknown name") from None
-        return list(dict.fromkeys(Host(str(info[4][0]), host.port) for info in found))
+        return list(dict.fromkeys(Host(str(info[4][0]), host.port, host.name) for info in found))
 
     def _failed(self, address: Host, answer: str) -> None:
         if self._answers.get(str(address)) != answer:

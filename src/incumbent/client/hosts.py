@@ -8,17 +8,24 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from incumbent.errors import SpecError
+from incumbent.wire.paths import problem
 
-__all__ = ["DEFAULT_PORT", "Host", "parse_hosts"]
+__all__ = ["DEFAULT_PORT", "Host", "parse_hosts", "split_chroot"]
 
 DEFAULT_PORT = 2181
 
 
 class Host(NamedTuple):
-    """One server: a name or an address, and a port."""
+    """One server: a name or an address, and a port. `alias`: what its address was looked up for."""
 
     name: str
     port: int
+    alias: str = ""
+
+    @property
+    def called(self) -> str:
+        """The name that its certificate must show."""
+        return self.alias or self.name
 
     def __str__(self) -> str:
         return f"[{self.name}]:{self.port}" if ":" in self.name else f"{self.name}:{self.port}"
@@ -27,16 +34,25 @@ class Host(NamedTuple):
 def parse_hosts(text: str) -> list[Host]:
     """The hosts in `text`, in order, each once. Raises `SpecError` saying what was expected.
 
-    A chroot (`host:port/path`) is refused: write the prefix into the paths themselves.
+    A chroot (`host:port/path`) is refused here: see `split_chroot`.
     """
     if "/" in text:
-        raise _wrong(text, "a chroot (/…) is not supported; write the prefix into the paths")
+        raise _wrong(text, "a chroot (/…) is not supported here; write the prefix into the paths")
     hosts: list[Host] = []
     for part in text.split(","):
         host = _host(text, part.strip())
         if host not in hosts:
             hosts.append(host)
     return hosts
+
+
+def split_chroot(text: str) -> tuple[str, str]:
+    """`a:2181,b:2181/app` as the list of hosts and the root, "" if none. Raises `SpecError`."""
+    hosts, slash, path = text.partition("/")
+    path = (slash + path).rstrip("/")
+    if path and (why := problem(path)):
+        raise _wrong(text, f"its chroot {path!r} is no path: {why}")
+    return hosts, path
 
 
 def _host(text: str, part: str) -> Host:

@@ -15,14 +15,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import os
 import random
+import ssl
 from collections.abc import Awaitable, Callable, Sequence
 
 from incumbent.client.beats import Beats
 from incumbent.client.calls import Call
+from incumbent.client.chroot import Chroot
 from incumbent.client.connection import Connection, ConnectionFailed
 from incumbent.client.dialer import Dialer
-from incumbent.client.handshake import Handshake, Identity
+from incumbent.client.handshake import Access, Handshake, Identity
 from incumbent.client.hosts import Host, parse_hosts
 from incumbent.client.passport import Passport
 from incumbent.client.states import State, StateCell
@@ -37,13 +40,7 @@ from incumbent.errors import (
     SessionExpired,
 )
 from incumbent.lease import Lease, Numbers
-from incumbent.wire import (
-    Err,
-    EventType,
-    ReplyHeader,
-    WatchEvent,
-    Xid,
-)
+from incumbent.wire import Err, EventType, ReplyHeader, WatchEvent
 from incumbent.wire.jute import Reader
 
 __all__ = ["Session"]
@@ -61,29 +58,40 @@ class Session:
         rng: random.Random | None = None,
         tick: float | None = None,
         auth: Sequence[tuple[str, bytes]] = (),
+        tls: ssl.SSLContext | None = None,
+        insecure: bool = False,
+        read_only: bool = False,
+        chroot: str = "",
         resume: Passport | None = None,
         request_timeout: float | None = None,
         on_lost: Callable[[], Awaitable[None]] | None = None,
         log: Callable[[str], None] | None = None,
     ) -> None:
         self.clock = clock
+        self._pid = os.getpid()
         self._log = log or logging.getLogger("incumbent.client").warning
         self._tick = tick
         timeout_ms = resume.timeout_ms if resume else round(session_timeout * 1000)
         auth = tuple(auth) or (resume.auth if resume else ())
-        self._handshake = Handshake(self, clock, timeout_ms, auth)
-        self._on_lost = on_lost
+        access = Access(auth=auth, tls=tls, is_insecure=insecure)
         rng = rng or random.SystemRandom()
+        self._handshake = Handshake(self, clock, rng, timeout_ms, access)
+        self._takes_read_only = read_only
+        self._on_lost = on_lost
         self._dialer = Dialer(parse_hosts(hosts), clock, rng, self._log)
         self._cell = StateCell(self._log)
-        self._watches = Watches(self._log)
-        self._traffic = Traffic(request_timeout or timeout_ms / 1000, self._dialer.why_not)
+        self.root = Chroot(chroot)
+        self._watches = Watches(self._log, self.root)
+        self._traffic = Traffic(
+            request_timeout or timeout_ms / 1000, self._watches, self._dialer.why_not, self._log
+        )
         self._beats = Beats(self, self._traffic, clock, self._log)
         self._connection: Connection | None = None
         self.generation = 0
         """+1 at each new session of this client."""
         self._session = self._blank()  # the one that callers see
         self._next = self._session  # the one to attach; another one once that is over
+        self._found: Identity | None = None  # one that serves writes, while ours does not
         if resume is not None:
             self._session.id, self._session.password = resume.session_id, resume.password
             self._session.last_zxid = resume.last_zxid
@@ -126,28 +134,6 @@ class Session:
         """Beat, silence, reconnect, … for this session's timeout."""
         return self._session.numbers
 
-    @property
-    def last_zxid(self) -> int:
-        """The newest transaction that this session has seen."""
-        return self._session.last_zxid
-
-    @property
-    def passport(self) -> Passport:
-        """What another process needs to go on with this session. Raises `SessionError`."""
-        if self._cell.now is State.CLOSED or self._session.id == 0:
-            raise SessionClosed(self.session_id, "there is no session to hand over")
-        if self.state is State.LOST:
-            raise SessionExpired(self.session_id, "it is over, there is nothing to hand over")
-        return Passport(
-            session_id=self._session.id,
-            password=self._session.password,
-            timeout_ms=self._handshake.timeout_ms,
-            s_min_ms=round(self.timeout * 1000),
-            last_zxid=self._session.last_zxid,
-            auth=self._handshake.auth,
-            generation=self.generation,
-        )
-
     # The straight line.
 
     async def _run(self) -> None:
@@ -163,7 +149,7 @@ class Session:
                 finally:
                     self._scope = None
                 await self._bury(self._next, self._lost_to)
-                self._next = self._blank()
+                self._next, self._found = self._found or self._blank(), None
         except Exception as error:
             self._log(f"session {self.session_id:#x} is given up: {error!r}")
             self._end(f"it failed: {error!r}")
@@ -174,27 +160,42 @@ class Session:
         while not self._lost_to:
             connection = await self._dialer.dial(self._attach, self._next.numbers)
             if connection is not None:
+                if self._next.is_read_only:
+                    await self._look_for_writable()
                 await connection.gone
+
+    async def _look_for_writable(self) -> None:
+        """Leave a server that serves reads only as soon as another one serves writes. Cancelled
+        by the end of the connection, which is that of the session."""
+        self._found = await self._dialer.dial(
+            lambda host: self._handshake.find_writable(host, self._blank()), self._next.numbers
+        )
+        self._lose("server", "it was for reading only, and a server serves writes again")
 
     async def _attach(self, host: Host) -> Connection | None:
         """One connection to this address, up; None if the server says that the session is over."""
         identity = self._next
-        connection, response = await self._handshake.reach(host, identity, identity.last_zxid)
+        connection, response = await self._handshake.reach(
+            host,
+            identity,
+            identity.last_zxid,
+            read_only=self._takes_read_only and identity.id == 0,
+        )
         try:
             if response.timeout_ms <= 0:
                 self._refused(identity)
                 return None
             identity.adopt(response)
-            await self._authenticate(connection)
+            await self._authenticate(connection, host)
             self._up(connection, identity)
         except BaseException:
             connection.drop("given up")
             raise
         return connection
 
-    async def _authenticate(self, connection: Connection) -> None:
+    async def _authenticate(self, connection: Connection, host: Host) -> None:
         try:
-            await self._handshake.authenticate(connection, self._next.id)
+            await self._handshake.authenticate(connection, host, self._next.id)
         except AuthFailed as error:
             if self._first is not None and not self._first.done():
                 self._first.set_exception(error)
@@ -207,17 +208,17 @@ class Session:
         self._look()
         if self._lost_to:
             raise ConnectionFailed("the session was over when it was granted")
-        identity.lease.attached(connection.hello_at)
+        if not identity.is_read_only:
+            identity.lease.attached(connection.hello_at)
         self._proven_at = max(self._proven_at, connection.hello_at)
         if self._cell.now is State.LOST or self.generation == 0:
             self._session = identity
             self._proven_at = connection.hello_at
             self.generation += 1
         self._connection = connection
-        for request in self._watches.requests(identity.last_zxid):
-            self._traffic.send_own(connection, request, self._watches_set, Xid.SET_WATCHES)
+        self._traffic.set_watches(connection, identity.last_zxid)
         self._arm()
-        self._cell.move(State.CONNECTED)
+        self._cell.move(State.READ_ONLY if identity.is_read_only else State.CONNECTED)
         if self._connection is connection:  # a listener may have ended it
             self._traffic.resume(connection)
             self._beats.start(connection)
@@ -228,7 +229,7 @@ class Session:
 
     @property
     def _is_live(self) -> bool:
-        return self._cell.now in (State.CONNECTED, State.SUSPENDED)
+        return self._cell.now in (State.CONNECTED, State.READ_ONLY, State.SUSPENDED)
 
     @property
     def _lost_at(self) -> float:
@@ -334,14 +335,10 @@ class Session:
         self._proved(call, value)
         if call.then is not None:
             call.then(call, value)
-        if call.watcher is not None and not call.future.done():
-            self._watches.answered(call.request, value, call.watcher)
+        self._traffic.watch_answered(connection, call, value, self._session.last_zxid)
         self._traffic.settle(call, value)
         if header.err == Err.SESSION_MOVED:
             connection.drop("the session has moved to another connection")
-
-    def unreadable(self, connection: Connection, call: Call, error: RemoteWireError) -> None:
-        self._traffic.settle(call, error)
 
     def _proved(self, call: Call, value: object) -> None:
         """An answer shows that this server knows us; that of a write, that a quorum does."""
@@ -359,6 +356,9 @@ class Session:
                 self._traffic.ephemerals.gone(event.path)
             self._watches.fire(event)
 
+    def unreadable(self, connection: Connection, call: Call, error: RemoteWireError) -> None:
+        self._traffic.settle(call, error)
+
     def may_write(self, connection: Connection) -> None:
         if connection is self._connection:
             self._traffic.pump()
@@ -374,6 +374,8 @@ class Session:
         self._beats.stop()
         self._traffic.suspend(unanswered, why)
         self._look()
+        if self._cell.now is State.READ_ONLY:
+            self._lose("server", f"it was for reading only, and its connection ended: {why}")
         if self._is_live:
             self._log(f"session {self.session_id:#x}: connection lost: {why}")
             self._dialer.noted(why)
@@ -391,12 +393,6 @@ class Session:
         self._look()
         if self._is_live:
             self._arm()
-
-    def _watches_set(self, call: Call, value: object) -> None:
-        if isinstance(value, Exception):
-            self._log(f"session {self.session_id:#x}: watches were not set again: {value}")
-            if self._connection is not None:
-                self._connection.drop("watches were not set again")
 
     def _blank(self) -> Identity:
         return Identity(Lease(self._handshake.timeout_ms / 1000, self._tick))

@@ -6,7 +6,11 @@
               ▲ └───────┘            │
               └──────────────────────┘
 
+READ_ONLY stands where CONNECTED does, and goes to LOST or CLOSED only.
+
 CONNECTING is only before the first connection. SUSPENDED: no connection, the session may live.
+READ_ONLY: a session that one server made who is cut off from its ensemble, for clients that
+allow that; nothing can be written, nothing is proven, and it ends with the connection.
 LOST: the session is over, by the server's word or by our own clock; the next CONNECTED is
 another session. CLOSED is for good.
 
@@ -26,16 +30,18 @@ class State(Enum):
 
     CONNECTING = "connecting"
     CONNECTED = "connected"
+    READ_ONLY = "read_only"
     SUSPENDED = "suspended"
     LOST = "lost"
     CLOSED = "closed"
 
 
 MOVES: Mapping[State, tuple[State, ...]] = {
-    State.CONNECTING: (State.CONNECTED, State.LOST, State.CLOSED),
+    State.CONNECTING: (State.CONNECTED, State.READ_ONLY, State.LOST, State.CLOSED),
     State.CONNECTED: (State.SUSPENDED, State.LOST, State.CLOSED),
+    State.READ_ONLY: (State.LOST, State.CLOSED),
     State.SUSPENDED: (State.CONNECTED, State.LOST, State.CLOSED),
-    State.LOST: (State.CONNECTED, State.CLOSED),
+    State.LOST: (State.CONNECTED, State.READ_ONLY, State.CLOSED),
     State.CLOSED: (),
 }
 

@@ -12,9 +12,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from incumbent.client.calls import Backlog, Call
+from incumbent.client.chroot import Chroot
 from incumbent.client.connection import Connection
 from incumbent.client.ephemerals import Ephemerals
-from incumbent.client.watches import Watcher
+from incumbent.client.watches import Watcher, Watches
 from incumbent.errors import (
     FateUnknown,
     IncumbentError,
@@ -25,7 +26,17 @@ from incumbent.errors import (
     TooLarge,
     refusal,
 )
-from incumbent.wire import MAX_FRAME, Err, Multi, OpError, ReplyHeader, Request, Xid
+from incumbent.wire import (
+    MAX_FRAME,
+    Err,
+    Multi,
+    MultiRead,
+    OpError,
+    ReplyHeader,
+    Request,
+    SetWatches,
+    Xid,
+)
 from incumbent.wire.jute import Reader
 
 __all__ = ["MAX_MULTI", "Traffic", "outcome"]
@@ -49,14 +60,27 @@ def outcome(request: Request, header: ReplyHeader, reader: Reader) -> Any:
                     error = refusal(code, request.ops[index].path)
                     error.index = index
                     return error
+    if isinstance(request, MultiRead):
+        return [
+            refusal(part.code, op.path) if isinstance(part, OpError) else part
+            for op, part in zip(request.ops, value, strict=True)
+        ]
     return value
 
 
 class Traffic:
     """The line of requests of one client, over all its connections and sessions."""
 
-    def __init__(self, default_timeout: float, why_not: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        default_timeout: float,
+        watches: Watches,
+        why_not: Callable[[], str],
+        log: Callable[[str], None],
+    ) -> None:
         """`why_not` tells why there is no connection, for the message of `NotSent`."""
+        self._watches = watches
+        self._log = log
         self.ephemerals = Ephemerals()
         self._default_timeout = default_timeout
         self._why_not = why_not
@@ -65,16 +89,31 @@ class Traffic:
         self._pump_handle: asyncio.Handle | None = None
 
     def submit(
-        self, request: Request, *, timeout: float | None, watcher: Watcher | None
+        self,
+        request: Request,
+        *,
+        timeout: float | None,
+        watcher: Watcher | None,
+        root: Chroot | None = None,
     ) -> asyncio.Future[Any]:
-        """Put it in the line; what one turn of the loop submits leaves in one write."""
+        """Put it in the line; what one turn of the loop submits leaves in one write.
+
+        `root`: the request's paths are below it. None: they are the server's.
+        """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
         try:
-            call = Call(request, request.encode(0), future, watcher=watcher)
+            wanted = request if root is None else root.request(request)
+            sent = wanted if watcher is None else self._watches.asks(wanted)
+        except IncumbentError as error:
+            future.set_exception(error)
+            return future
+        call = Call(sent, b"", future, asked=request, wanted=wanted, root=root, watcher=watcher)
+        try:
+            call.body = sent.encode(0)
             self._admit(call)
         except (NotSent, LocalWireError) as error:
-            future.set_exception(error)
+            self.settle(call, error)
             return future
         self._backlog.append(call)
         limit = self._default_timeout if timeout is None else timeout
@@ -137,11 +176,46 @@ class Traffic:
             future.add_done_callback(asyncio.Future.exception)
             connection.send([Call(request, request.encode(0), future, then=then)], xid)
 
+    def set_watches(self, connection: Connection, last_zxid: int) -> None:
+        """A connection is coming up, and its server knows none of our watches."""
+
+        def then(call: Call, value: object) -> None:
+            if isinstance(value, Exception):
+                self._log(f"watches were not set again: {value}")
+                connection.drop("watches were not set again")
+            elif call.request is last:
+                self._watches.look_again()
+
+        requests = list(self._watches.requests(last_zxid))
+        last = requests[-1] if requests else None
+        for request in requests:
+            self.send_own(connection, request, then, Xid.SET_WATCHES)
+
+    def watch_answered(
+        self, connection: Connection, call: Call, value: object, last_zxid: int
+    ) -> None:
+        """If this call asked for a watch: whoever waits for it waits from now on."""
+        if call.watcher is not None:
+            watcher, call.watcher = None if call.future.done() else call.watcher, None
+            self.send_all(
+                connection,
+                self._watches.answered(call.wanted, call.request, value, watcher, last_zxid),
+            )
+
+    def send_all(self, connection: Connection, requests: Sequence[Request]) -> None:
+        """Requests of which nobody awaits the answers."""
+        for request in requests:
+            xid = Xid.SET_WATCHES if isinstance(request, SetWatches) else None
+            self.send_own(connection, request, lambda call, value: None, xid)
+
     def settle(self, call: Call, value: Any) -> None:
         """The call's outcome, a value or an exception. Only the first one counts."""
         if call.timer is not None:
             call.timer.cancel()
             call.timer = None
+        if call.watcher is not None:
+            call.watcher = None
+            self._watches.given_up(call.wanted)
         if isinstance(value, Refused | NotSent):
             self.ephemerals.release(call.reserved)
         elif not isinstance(value, Exception):
@@ -149,6 +223,8 @@ class Traffic:
         call.reserved = 0
         if call.future.done():
             return
+        if call.root is not None:
+            value = call.root.answer(call.request, value)
         if isinstance(value, Exception):
             call.future.set_exception(value)
             if call.then is not None:
@@ -166,7 +242,12 @@ class Traffic:
             calls = self._backlog.take(_WRITE)
             if not calls:
                 return
-            connection.send(calls)
+            for call in calls:
+                if call.future.done():
+                    self.settle(call, NotSent(str(call), "nobody awaits it any more"))
+            awaited = [call for call in calls if not call.future.done()]
+            if awaited:
+                connection.send(awaited)
 
     def _admit(self, call: Call) -> None:
         limit = MAX_MULTI if isinstance(call.request, Multi) else MAX_FRAME

@@ -63,7 +63,11 @@ class Election:
     @asynccontextmanager
     async def observe(self) -> AsyncIterator[Standings]:
         """Follow it: `async with election.observe() as views:` then `async for view in views`."""
-        yield Standings(self)
+        standings = Standings(self)
+        try:
+            yield standings
+        finally:
+            self._queue.client.unwatch(self._queue.path, standings._fired)
 
     def lead(
         self,

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from incumbent.client import transaction
 from incumbent.errors import (
     HoldLost,
     NoNode,
@@ -25,7 +26,7 @@ from incumbent.errors import (
     SessionError,
 )
 from incumbent.recipes.latch import Latch
-from incumbent.wire import Check, Create2, CreateFlag, Delete, MultiOp, MultiResult, SetData
+from incumbent.wire import MultiResult
 
 if TYPE_CHECKING:
     from incumbent.recipes.place import Place
@@ -251,7 +252,7 @@ class Scope:
         self._task.cancel()
 
 
-class Transaction:
+class Transaction(transaction.Transaction):
     """Writes under a hold: one multi, led by the check that our znode still stands.
 
     Guards znodes only; for anything else give `fencing_token` along. `commit()` sends it; used
@@ -260,26 +261,8 @@ class Transaction:
     """
 
     def __init__(self, hold: Hold) -> None:
+        super().__init__(hold._client)
         self._hold = hold
-        self._operations: list[MultiOp] = []
-        self.results: Sequence[MultiResult] = ()
-
-    def check(self, path: str, version: int = -1) -> None:
-        self._operations.append(Check(path, version))
-
-    def create(
-        self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False
-    ) -> None:
-        flags = (CreateFlag.EPHEMERAL if ephemeral else 0) | (
-            CreateFlag.SEQUENTIAL if sequential else 0
-        )
-        self._operations.append(Create2(path, data, flags=flags))
-
-    def set(self, path: str, data: bytes, version: int = -1) -> None:
-        self._operations.append(SetData(path, data, version))
-
-    def delete(self, path: str, version: int = -1) -> None:
-        self._operations.append(Delete(path, version))
 
     async def commit(self) -> Sequence[MultiResult]:
         """Raises the hold's error if it is lost, the refusal of the operation that failed (then
@@ -296,15 +279,3 @@ class Transaction:
             raise
         self.results = results[1:]
         return self.results
-
-    async def __aenter__(self) -> Transaction:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if kind is None:
-            await self.commit()

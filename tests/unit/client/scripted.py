@@ -15,6 +15,7 @@ from typing import Any
 
 from incumbent.client import Client, State
 from incumbent.wire import (
+    AddWatch,
     Check,
     CloseSession,
     ConnectRequest,
@@ -201,6 +202,8 @@ def _usual(request: Request) -> Any:
             return (b"", STAT)
         case GetChildren():
             return []
+        case AddWatch():
+            return 0
         case Sync():
             return request.path
         case Multi():

@@ -1,0 +1,77 @@
+"""Frames from a server: whole ones up to a size; larger ones pass by.
+
+Rule of this file: no server can make us keep more than the limit. A frame beyond it is announced
+when it begins, so that whoever asked can be told; its bytes are dropped as they come, and the
+connection goes on.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from incumbent.errors import RemoteWireError
+
+__all__ = ["Answers", "Oversize"]
+
+_LENGTH = struct.Struct(">i")
+
+
+class Oversize(NamedTuple):
+    """A frame over the limit begins."""
+
+    size: int
+
+
+class Answers:
+    """Cuts a server's bytes into frames.
+
+    limit   bytes of a frame that are kept
+    passes  larger ones pass by; if not, they break the protocol
+    """
+
+    __slots__ = ("_limit", "_passes", "_rest", "_to_skip")
+
+    def __init__(self, limit: int, *, passes: bool) -> None:
+        self._rest = bytearray()
+        self._to_skip = 0
+        self.limit(limit, passes=passes)
+
+    def limit(self, limit: int, *, passes: bool) -> None:
+        """From the next frame on."""
+        self._limit = limit
+        self._passes = passes
+
+    def feed(self, data: bytes) -> Iterator[bytes | Oversize]:
+        """The frames that `data` completes, in order, and large ones as soon as they begin.
+
+        Raises `RemoteWireError` for a length that cannot be one. To be used up before the next.
+        """
+        rest = self._rest
+        rest += data
+        start = 0
+        try:
+            while True:
+                skipped = min(self._to_skip, len(rest) - start)
+                self._to_skip -= skipped
+                start += skipped
+                if len(rest) - start < 4:
+                    return
+                (length,) = _LENGTH.unpack_from(rest, start)
+                is_oversize = length > self._limit
+                if length < 0 or (is_oversize and not self._passes):
+                    raise RemoteWireError(f"a frame of {length} bytes; the limit is {self._limit}")
+                if is_oversize:
+                    start += 4
+                    self._to_skip = length
+                    yield Oversize(length)
+                    continue
+                end = start + 4 + length
+                if len(rest) < end:
+                    return
+                body = bytes(rest[start + 4 : end])
+                start = end
+                yield body
+        finally:
+            del rest[:start]
