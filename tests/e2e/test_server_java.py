@@ -12,7 +12,9 @@ from tests.e2e.served import Served, certificates
 JARS = Path("/usr/share/java")
 NAMES = ("zookeeper", "slf4j-api", "slf4j-nop", "commons-cli")
 NETTY = ("common", "buffer", "codec", "handler", "resolver", "transport")
-SUBJECT = "/C=DE/ST=Hesse/L=Gie\u00dfen/O=Example, Inc.+OU=a=b/emailAddress=a@b.de/DC=x/UID=7/CN= web"
+SUBJECT = (
+    "/C=DE/ST=Hesse/L=Gie\u00dfen/O=Example, Inc.+OU=a=b/emailAddress=a@b.de/DC=x/UID=7/CN= web"
+)
 
 JAAS = """\
 Client {
