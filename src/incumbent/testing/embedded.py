@@ -135,6 +135,8 @@ class EmbeddedServer:
         except BaseException:
             self._end()
             raise
+        if not self._is_holding:
+            self._let_go()
 
     def stop(self) -> None:
         """Close every connection and serve no more; connections are refused from then on."""
@@ -266,15 +268,8 @@ class EmbeddedServer:
             yield
         finally:
             self._is_holding = False
-            held = list(self._held)
-            self._held.clear()
-            if self.is_running:
-
-                def let_go(service: Service) -> None:
-                    for session_id in held:
-                        service.end(session_id)
-
-                self._turn(let_go)
+            if self.is_running:  # else when it starts again
+                self._let_go()
 
     # -- of the server
 
@@ -332,6 +327,18 @@ class EmbeddedServer:
         if self._is_holding:
             self._held[session_id] = None
         return self._is_holding
+
+    def _let_go(self) -> None:
+        """End the sessions once more whose ephemerals were held."""
+        held = list(self._held)
+        self._held.clear()
+
+        def end(service: Service) -> None:
+            for session_id in held:
+                service.end(session_id)
+
+        if held:
+            self._turn(end)
 
     async def _serve(self) -> None:
         server = Server(self._store, tick=self.tick, log=self._log, policy=self._policy)

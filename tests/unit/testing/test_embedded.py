@@ -352,6 +352,18 @@ def test_held_ephemerals_outlive_their_session(server: EmbeddedServer) -> None:
         other.close()
 
 
+def test_ephemerals_held_when_the_server_stops_go_when_it_starts(server: EmbeddedServer) -> None:
+    with raw(server) as client, server.hold_ephemerals():
+        client.call(Create("/e", flags=CreateFlag.EPHEMERAL))
+        server.expire(client.session_id)
+        server.stop()
+
+    server.start()
+
+    with raw(server) as other:
+        assert other.call(Exists("/e", False)).err == Err.NO_NODE
+
+
 # -- of the server
 
 
