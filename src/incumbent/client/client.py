@@ -88,8 +88,8 @@ class Client(Session, Verbs):
 
         After an exception the client is CLOSED; a session that was to be resumed lives on.
         """
-        if self._task is not None or self._why_unusable() != _NOT_YET:
-            raise SessionClosed(self.session_id, "a client connects once; make another one")
+        if (why := self._why_unusable()) != _NOT_YET:
+            raise SessionClosed(self.session_id, why or "a client connects once; make another one")
         loop = asyncio.get_running_loop()
         self._first = loop.create_future()
         self._task = loop.create_task(self._run())
