@@ -1,16 +1,20 @@
 """Three nodes and a server in the simulated world: real agents under the guardian's real table.
 
-As a program (`python tests/simulation/cluster.py SEED`) it prints the seed's whole trace.
+As a program (`python tests/simulation/cluster.py SEED [ensemble]`) it prints the seed's whole
+trace.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
+
+from tests.simulation.reports import explain, timeline_of
 
 from incumbent.agent.agent import Agent, AgentSettings
 from incumbent.agent.link import GuardianLink
@@ -21,14 +25,18 @@ from incumbent.guardian.messages import Start
 from incumbent.server import MemoryStore, Server
 from incumbent.spec import Spec, encode
 from incumbent.testing.auditor import Expectations, audit
-from incumbent.testing.faults import KINDS, Fault, describe, draw, inflict
+from incumbent.testing.ensemble import Ensemble
+from incumbent.testing.faults import ALL_KINDS, KINDS, Fault, draw, inflict
 from incumbent.testing.guardian import SimGuardian
 from incumbent.testing.machine import SimMachine
 from incumbent.testing.processes import Journal, Processes, Program
 from incumbent.testing.sockets import SimSocket
+from incumbent.testing.timeline import Timeline
 from incumbent.testing.world import Host, World
 
 NAMES = ("n1", "n2", "n3")
+SERVERS = ("zk1", "zk2", "zk3")
+TICKS = (0.5, 1.0, 2.0)  # of the ensemble
 SESSION = 6.0  # seconds
 FAULTS_FOR = 40.0
 LONGEST_FAULT = 12.0  # beyond the session timeout, so that sessions do end
@@ -74,9 +82,9 @@ class Node:
                 "node": self.host.name,
                 "node_id": f"id-{self.host.name}",
                 "boot_id": self.host.boot_id,
-                "hosts": "zk:2181",
+                "hosts": self.cluster.hosts,
                 "session_timeout": SESSION,
-                "tick": 0.0,
+                "tick": self.cluster.tick,
                 "containments": [self.cluster.containment],
             },
         )
@@ -121,12 +129,26 @@ class Node:
 
 
 class Cluster:
-    """One seed: `run` raises AssertionError, with the schedule, for whatever must not be."""
+    """One seed: `run` raises AssertionError, with the schedule, for whatever must not be.
 
-    def __init__(self, seed: int, *, kinds: tuple[str, ...] | None = None) -> None:
+    With `ensemble`, three servers stand in the place of one. `faults` takes the place of what the
+    seed draws.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        *,
+        kinds: tuple[str, ...] | None = None,
+        ensemble: bool = False,
+        faults: Sequence[Fault] | None = None,
+    ) -> None:
         self.world = World(seed, drift=0.004, limit=2_000)
         rng = self.world.rng
         self.journal = Journal(self.world)
+        self.ensemble: Ensemble | None = None
+        self.hosts, self.tick = "zk:2181", 0.0 if not ensemble else None
+        self.within = PROGRESS_WITHIN
         self.store = MemoryStore(delay=lambda: self.world.host("zk").rng.uniform(0.0, 0.01))
         self.tree = Tree()
         self.seats = rng.randint(1, 3)
@@ -139,14 +161,32 @@ class Cluster:
         ]
         self.nodes = {name: Node(self, self.world.host(name)) for name in NAMES}
         self.agents: dict[str, Agent] = {}
-        self.faults: list[Fault] = draw(
-            rng,
-            hosts=NAMES,
-            servers=["zk"],
-            duration=FAULTS_FOR,
-            longest=LONGEST_FAULT,
-            kinds=kinds or (*KINDS, *OWN_KINDS),
-        )
+        if ensemble:
+            tick = rng.choice(TICKS)
+            self.ensemble = Ensemble(self.world, SERVERS, tick=tick)
+            self.hosts, self.tick = self.ensemble.hosts, rng.choice([tick, None])
+            self.within += 5 + 6 * tick
+            own = tuple(self.ensemble.kinds)
+            drawn = draw(
+                rng,
+                hosts=NAMES,
+                servers=(*SERVERS, "zk leader"),
+                duration=FAULTS_FOR,
+                longest=LONGEST_FAULT,
+                kinds=kinds or (*ALL_KINDS, *OWN_KINDS, *own, *own),
+                on_servers=own,
+                sparing=("jump boottime",),
+            )
+        else:
+            drawn = draw(
+                rng,
+                hosts=NAMES,
+                servers=["zk"],
+                duration=FAULTS_FOR,
+                longest=LONGEST_FAULT,
+                kinds=kinds or (*KINDS, *OWN_KINDS),
+            )
+        self.faults: list[Fault] = drawn if faults is None else list(faults)
         if self.containment == "swept":
             # A guardian and agent that die together are outside of what swept promises.
             self.faults = [
@@ -172,14 +212,15 @@ class Cluster:
         if name == "zk":
             host = self.world.host(name)
             host.run(self.serve(host), "server")
+        elif self.ensemble is not None and name in SERVERS:
+            self.ensemble.boot(name)
         else:
             self.nodes[name].boot()
 
     async def apply(self) -> None:
         """What `incumbent apply` does, by an operator on the server's host."""
-        client = Client(
-            "zk:2181", clock=self.world.host("ops").clock, rng=self.world.host("ops").rng
-        )
+        ops = self.world.host("ops")
+        client = Client(self.hosts, clock=ops.clock, rng=ops.rng, log=self.say)
         await client.connect(timeout=30.0)
         wanted = list(self.tree.skeleton())
         for number in range(self.seats):
@@ -226,7 +267,7 @@ class Cluster:
         host = self.world.host("ops")
 
         async def delete() -> None:
-            client = Client("zk:2181", clock=host.clock, rng=host.rng, log=self.say)
+            client = Client(self.hosts, clock=host.clock, rng=host.rng, log=self.say)
             try:
                 await client.connect(timeout=5.0)
                 election = self.tree.election(f"c{host.rng.randrange(self.seats)}/0")
@@ -278,7 +319,7 @@ class Cluster:
 
         async def until_done(job: Callable[[Client], Awaitable[None]]) -> None:
             while True:
-                client = Client("zk:2181", clock=host.clock, rng=host.rng, log=self.say)
+                client = Client(self.hosts, clock=host.clock, rng=host.rng, log=self.say)
                 try:
                     await client.connect(timeout=5.0)
                     await job(client)
@@ -307,8 +348,13 @@ class Cluster:
 
     # -- the whole
 
+    def who(self, name: str) -> str:
+        if self.ensemble is not None and name == "zk leader":
+            return self.ensemble.leader or SERVERS[0]
+        return name
+
     async def story(self) -> None:
-        for name in ("zk", *NAMES):
+        for name in (*(("zk",) if self.ensemble is None else SERVERS), *NAMES):
             self.boot(name)
         self.world.host("ops")
         await self.world.host("ops").call(self.apply(), "apply")
@@ -324,16 +370,18 @@ class Cluster:
                 "delete candidate": self._delete_candidate,
                 "scribble": self._scribble,
                 "erase": self._erase,
+                **(self.ensemble.kinds if self.ensemble is not None else {}),
             },
             on_up=self.boot,
+            who=self.who,
         )
         self.journal.write("healed")
-        await asyncio.sleep(PROGRESS_WITHIN + 1)
+        await asyncio.sleep(self.within + 1)
         if self.containment == "sealed":
             self.journal.write("fault")
             self.nodes[self.world.rng.choice(NAMES)].host.crash()  # for good
             self.journal.write("healed")
-            await asyncio.sleep(PROGRESS_WITHIN + 1)
+            await asyncio.sleep(self.within + 1)
 
     def leaders(self, seat: str) -> dict[str, bool]:
         """Node → whether its living agent takes itself for the leader of a seat."""
@@ -357,16 +405,34 @@ class Cluster:
             for seat in (f"c{number}/0" for number in range(self.seats)):
                 leaders = [name for name, each in sorted(self.leaders(seat).items()) if each]
                 assert len(leaders) <= 1, f"{seat} is led by {leaders}"
-            verdict = audit(self.journal.lines, Expectations(within=PROGRESS_WITHIN))
+            verdict = audit(self.journal.lines, Expectations(within=self.within))
             assert verdict.clean, str(verdict)
             started = {line for line in self.journal.lines if '"event": "start"' in line}
             for number in range(self.seats):
                 assert any(f'"c{number}/0"' in line for line in started), f"c{number} never ran"
         except BaseException as error:
-            error.add_note(describe(self.world.seed, self.faults))
+            name = "cluster" if self.ensemble is None else "cluster-ensemble"
+            explain(error, name, self.world, self.faults, self.timeline())
             raise
         return self.world
 
+    def timeline(self) -> Timeline:
+        """Each instance as a bar on its node, from its start to its last sign of life."""
+        timeline = timeline_of(self.world, f"cluster, seed {self.world.seed}")
+        lives: dict[tuple[str, str, int, int], tuple[float, float]] = {}
+        for line in self.journal.lines:
+            event = json.loads(line)
+            at = event["boottime_ns"] / 1e9
+            key = event["node"], event["seat"], event["epoch"], event["pid"]
+            if event["event"] == "overlap":
+                timeline.mark(event["node"], at, f"overlap: {event['seat']}", "bad")
+            elif event["seat"]:
+                lives[key] = lives.get(key, (at, at))[0], at
+        for (node, seat, epoch, _), (start, end) in lives.items():
+            timeline.bar(node, start, end, f"{seat} epoch {epoch}")
+        return timeline
+
 
 if __name__ == "__main__":
-    print(Cluster(int(sys.argv[1])).run().trace(), end="")
+    seed, *rest = sys.argv[1:]
+    print(Cluster(int(seed), ensemble="ensemble" in rest).run().trace(), end="")

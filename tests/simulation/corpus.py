@@ -6,8 +6,13 @@ nothing any more. What it found has, where possible, a test of its own besides.
 
 from __future__ import annotations
 
-__all__ = ["ELECTION"]
+__all__ = ["CLUSTER", "ELECTION"]
 
 ELECTION: dict[int, str] = {
     141: "a create that waited for the next session stood there unknown to its owner, for ever",
+}
+
+CLUSTER: dict[int, str] = {
+    18: "a swept instance's breadcrumb, left by a session that its own agent had lost",
+    25: "the same with another node",
 }

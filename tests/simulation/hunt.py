@@ -1,4 +1,4 @@
-"""Run seeds of the simulated cluster until one fails: `python -m … FIRST LAST [KIND …]`.
+"""Run seeds of a simulated world until one fails: `python -m … WORLD FIRST LAST [KIND …]`.
 
 Exit code 0: every seed was clean; 9: one was not, and it is printed with its schedule.
 """
@@ -7,16 +7,35 @@ from __future__ import annotations
 
 import sys
 import traceback
+from collections.abc import Callable, Sequence
 
 from tests.simulation.cluster import Cluster
+from tests.simulation.election import Election
+
+from incumbent.testing.faults import Fault
+
+__all__ = ["CAUGHT", "WORLDS", "Run", "main"]
 
 CAUGHT = 9
 
+Run = Callable[[int, tuple[str, ...], Sequence[Fault] | None], Cluster | Election]
 
-def main(first: int, last: int, kinds: tuple[str, ...]) -> int:
+WORLDS: dict[str, Run] = {
+    "election": lambda seed, kinds, faults: Election(seed, kinds=kinds, faults=faults),
+    "election-ensemble": lambda seed, kinds, faults: Election(
+        seed, kinds=kinds, faults=faults, ensemble=True
+    ),
+    "cluster": lambda seed, kinds, faults: Cluster(seed, kinds=kinds or None, faults=faults),
+    "cluster-ensemble": lambda seed, kinds, faults: Cluster(
+        seed, kinds=kinds or None, faults=faults, ensemble=True
+    ),
+}
+
+
+def main(world: str, first: int, last: int, kinds: tuple[str, ...]) -> int:
     for seed in range(first, last + 1):
         try:
-            Cluster(seed, kinds=kinds or None).run()
+            WORLDS[world](seed, kinds, None).run()
         except AssertionError as error:
             traceback.print_exception(error, limit=0)
             return CAUGHT
@@ -24,4 +43,4 @@ def main(first: int, last: int, kinds: tuple[str, ...]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]), int(sys.argv[2]), tuple(sys.argv[3:])))
+    sys.exit(main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), tuple(sys.argv[4:])))

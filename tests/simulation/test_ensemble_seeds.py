@@ -1,6 +1,6 @@
-"""The same election on a simulated ensemble: never two leaders, no lease outlives its session.
+"""Election and cluster on a simulated ensemble: never two, no lease outlives its session, progress.
 
-Its tick is known to the contenders in half of the seeds. `make simulate SEEDS=N FIRST=S` runs
+The ensemble's tick is known to its clients in half of the seeds. `make simulate SEEDS=N FIRST=S` runs
 others.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 
 import pytest
+from tests.simulation.cluster import Cluster
 from tests.simulation.election import Election
 from tests.simulation.test_repeats import pythons, trace
 
@@ -19,6 +20,11 @@ SEEDS = int(os.environ.get("SEEDS", "120"))
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + SEEDS))
 def test_never_two_leaders_no_lease_too_long_and_somebody_leads_after_healing(seed: int) -> None:
     Election(seed, ensemble=True).run()
+
+
+@pytest.mark.parametrize("seed", range(FIRST, FIRST + SEEDS // 2))
+def test_no_two_instances_at_once_and_progress_after_healing(seed: int) -> None:
+    Cluster(seed, ensemble=True).run()
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -26,6 +26,7 @@ class Mutant(NamedTuple):
     code: str
     broken: str
     kinds: tuple[str, ...] = ()
+    world: str = "cluster"
 
 
 MUTANTS = [
@@ -81,15 +82,37 @@ MUTANTS = [
         "    if False:\n",
         ("step wall clock",),
     ),
+    # What only an ensemble can catch:
+    Mutant(
+        "an acknowledged beat is not yet a renewed session",
+        "lease.py",
+        "        if self.tick == 0:\n",
+        "        if True:\n",
+        ("lose after reply",),
+        "election-ensemble",
+    ),
+    Mutant(
+        "nor is the beat before it, for touches need not be regular",
+        "lease.py",
+        "        while self._touches and self._touches[0][1] <= sent_at - self.report_lag:\n"
+        "            self._base = max(self._base, self._touches.popleft()[0])\n",
+        "        if self._touches:\n"
+        "            before = self._touches[-1][0]\n"
+        "            self._base = max(self._base, min(before, sent_at - self.report_lag))\n",
+        ("lose after pause",),
+        "election-ensemble",
+    ),
 ]
 
 
-def hunt(package: Path, last: int, kinds: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
+def hunt(
+    package: Path, world: str, last: int, kinds: tuple[str, ...]
+) -> subprocess.CompletedProcess[str]:
     """Run seeds against the package below this folder, in a process of its own."""
     return subprocess.run(
-        [sys.executable, "-m", "tests.simulation.hunt", "1", str(last), *kinds],
+        [sys.executable, "-m", "tests.simulation.hunt", world, "1", str(last), *kinds],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": f"{package}:{ROOT}"},
+        env={**os.environ, "PYTHONPATH": f"{package}:{ROOT}", "TIMELINES": "0"},
         capture_output=True,
         text=True,
         timeout=110,
@@ -105,15 +128,15 @@ def test_a_broken_rule_is_caught(mutant: Mutant, tmp_path: Path) -> None:
     assert code.count(mutant.code) == 1, f"the rule has moved: look for it in {mutant.file}"
     file.write_text(code.replace(mutant.code, mutant.broken))
 
-    hunted = hunt(tmp_path, LAST_SEED, mutant.kinds)
+    hunted = hunt(tmp_path, mutant.world, LAST_SEED, mutant.kinds)
 
     assert hunted.returncode == CAUGHT, f"{hunted.stdout}{hunted.stderr}"
 
 
-@pytest.mark.parametrize("kinds", sorted({m.kinds for m in MUTANTS}))
-def test_the_unbroken_code_is_not(kinds: tuple[str, ...], tmp_path: Path) -> None:
+@pytest.mark.parametrize(("world", "kinds"), sorted({(m.world, m.kinds) for m in MUTANTS}))
+def test_the_unbroken_code_is_not(world: str, kinds: tuple[str, ...], tmp_path: Path) -> None:
     shutil.copytree(ROOT / "src" / "incumbent", tmp_path / "incumbent")
 
-    hunted = hunt(tmp_path, 8, kinds)
+    hunted = hunt(tmp_path, world, 8, kinds)
 
     assert hunted.returncode == 0, f"{hunted.stdout}{hunted.stderr}"

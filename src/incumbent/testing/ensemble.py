@@ -120,6 +120,7 @@ class Ensemble:
             "kill after reply": self._kill_after_reply,
             "freeze after reply": self._freeze_after_reply,
             "lose after reply": self._lose_after_reply,
+            "lose after pause": self._lose_after_pause,
             "isolate server": self._isolate,
         }
 
@@ -157,21 +158,37 @@ class Ensemble:
     def _lose_after_reply(self, world: World, fault: Fault) -> Undo:
         """The server is killed, and the client that it answered reaches no other."""
         lost: list[str] = []
+        self._strike(fault, lambda process, client: self._lose(process, client, lost))
+        return lambda: self._find(fault, lost)
+
+    def _lose_after_pause(self, world: World, fault: Fault) -> Undo:
+        """A client stands still for a second or two; two answers later it is lost like that."""
+        lost: list[str] = []
 
         def strike(process: Process, client: str) -> None:
-            process.kill()
-            lost.append(client)
-            for name in self.names:
-                world.cut(client, name)
+            host = world.host(client)
+            host.freeze()
 
-        def undo() -> None:
-            self._strikes.pop(fault.a, None)
-            for client in lost:
-                for name in self.names:
-                    world.heal(client, name)
+            def go_on() -> None:
+                host.thaw()
+                self._strikes[fault.a] = 2, lambda p, c: self._lose(p, c, lost)
+
+            world.network.at(world.now + min(max(fault.lasts, 1.0), 2.5), go_on)
 
         self._strike(fault, strike)
-        return undo
+        return lambda: self._find(fault, lost)
+
+    def _find(self, fault: Fault, lost: list[str]) -> None:
+        self._strikes.pop(fault.a, None)
+        for client in lost:
+            for name in self.names:
+                self.world.heal(client, name)
+
+    def _lose(self, process: Process, client: str, lost: list[str]) -> None:
+        process.kill()
+        lost.append(client)
+        for name in self.names:
+            self.world.cut(client, name)
 
     def _strike(self, fault: Fault, strike: _Strike) -> None:
         self._strikes[fault.a] = 1 + int(fault.at * 1000) % 3, strike
