@@ -45,6 +45,7 @@ _NUMBER_OF = {CreateNode: 1, DeleteNode: 2, SetNode: 3, OpenSession: 4, EndSessi
 _CREATE_OPEN, _CREATE_WITH_ACL = 1, 6
 _TRANSACTION = struct.Struct(">qqi")
 _ZNODE = struct.Struct(">qqqqqiiq")
+_WITH_LENGTH = struct.Struct(">qqqqqiiqi")  # and the length of its data
 
 
 def pack_transactions(transactions: Iterable[Transaction]) -> bytes:
@@ -90,6 +91,22 @@ def pack_znode(node: Znode) -> bytes:
 
 
 def unpack_znode(body: bytes) -> Znode:
+    if len(body) >= _WITH_LENGTH.size:  # most have no ACL of their own: a start reads them all
+        czxid, mzxid, pzxid, ctime, mtime, version, creations, owner, length = (
+            _WITH_LENGTH.unpack_from(body)
+        )
+        if length == len(body) - _WITH_LENGTH.size:
+            return Znode(
+                body[_WITH_LENGTH.size :],
+                czxid=czxid,
+                mzxid=mzxid,
+                pzxid=pzxid,
+                ctime=ctime,
+                mtime=mtime,
+                version=version,
+                creations=creations,
+                owner=owner,
+            )
     reader = Reader(body)
     czxid, mzxid, pzxid, ctime, mtime, version, creations, owner = reader.unpack(_ZNODE)
     data = BUFFER.read(reader)
