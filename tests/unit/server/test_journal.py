@@ -1,0 +1,42 @@
+"""What is written of a znode is read again, whichever of the two ways it takes."""
+
+from __future__ import annotations
+
+import pytest
+
+from incumbent.errors import WireError
+from incumbent.server.journal import pack_znode, unpack_znode
+from incumbent.server.tree import Znode
+from incumbent.wire import OPEN_ACL, Acl
+
+
+@pytest.mark.parametrize("data", [None, b"", b"x", b"y" * 1000])
+@pytest.mark.parametrize("acl", [OPEN_ACL, (Acl(1, "world", "anyone"), Acl(31, "ip", "::1"))])
+@pytest.mark.parametrize("aversion", [0, -1])
+def test_a_znode_comes_back(data: bytes | None, acl: tuple[Acl, ...], aversion: int) -> None:
+    node = Znode(
+        data,
+        czxid=1,
+        mzxid=2**62,
+        pzxid=3,
+        ctime=4,
+        mtime=5,
+        version=-6,
+        creations=7,
+        owner=-(2**63),
+        acl=acl,
+        aversion=aversion,
+    )
+
+    again = unpack_znode(pack_znode(node))
+
+    assert all(getattr(again, name) == getattr(node, name) for name in Znode.__slots__)
+
+
+def test_a_torn_znode_is_no_znode() -> None:
+    whole = pack_znode(Znode(b"some data", acl=(Acl(1, "world", "anyone"),)))
+
+    for end in range(len(whole)):
+        if end != len(pack_znode(Znode(b"some data"))):  # there it is one without an ACL
+            with pytest.raises(WireError):
+                unpack_znode(whole[:end])
