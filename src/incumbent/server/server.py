@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING
 
 from incumbent.clock import SYSTEM, Clock
 from incumbent.server import words
+from incumbent.server.beside import Beside
 from incumbent.server.connection import Connection
-from incumbent.server.glance import Glance
 from incumbent.server.limits import Limits
 from incumbent.server.policy import Policy
 from incumbent.server.questions import Questions
 from incumbent.server.service import Service
-from incumbent.server.store import Batch, Store, StoreFailed
+from incumbent.server.store import Store, StoreFailed
 from incumbent.server.traffic import Traffic
 from incumbent.wire import Request
 
@@ -47,13 +47,6 @@ _PROBE, _PROBE_MOST = 1.0, 10.0
 
 _RELAPSE = 60.0
 """Failing again within so many seconds, the attempts go on where they were: ever rarer."""
-
-_PATIENCE = 0.02
-"""Seconds that a commit may take before others are served beside it; a good disk needs a
-hundredth of that, and then nobody reads two states within one flight of requests."""
-
-_STALL = 0.25
-"""Seconds from which on a commit is a stall of the server, for which no session ends."""
 
 _IDLE = 10.0
 """Seconds within which a connection must ask for a session, and take what it was last sent."""
@@ -111,10 +104,7 @@ class Server:
         self._chores: list[Callable[[Service], None]] = []
         self._wake = asyncio.Event()
         self._is_stopping = False
-        self._is_committing = False
-        self._committing_since = 0.0
-        self._batch: Batch = ()  # that is being, or was last, committed
-        self._glance: Glance | None = None  # while a commit takes long
+        self._beside = Beside(self._ready, self.traffic, clock)
         self._limits: Limits[Connection] = Limits(self.policy, self._log)
         self._is_probe_due = False
         self._probe_delay = _PROBE
@@ -202,10 +192,7 @@ class Server:
                 self.traffic.received += frames
             self._ready[connection] = None
             self._wake.set()
-            if self._glance is not None:
-                self._answer_at_once(self._glance, connection)
-            elif self._is_committing and "glance" not in self._timers:
-                self._set_timer("glance", _PATIENCE, self._look_beside)
+            self._beside.arrived(connection)
 
     def asked(self, connection: Connection, word: bytes) -> None:
         def chore(service: Service) -> None:
@@ -251,23 +238,13 @@ class Server:
             served = self._turn(service)
             batch = service.take()
             if batch:
-                self._is_committing = True
-                self._committing_since = self._clock.boottime()
-                self._batch = batch
-                if self._ready:
-                    self._set_timer("glance", _PATIENCE, self._look_beside)
                 try:
-                    await self._store.commit(batch)
+                    with self._beside.committing(service, batch):
+                        await self._store.commit(batch)
                 except StoreFailed as failure:
                     self._start_over(failure)
                     continue
-                finally:
-                    self._is_committing = False
-                    self._glance = None
-                    if "glance" in self._timers:
-                        self._timers.pop("glance").cancel()
-                took = self._clock.boottime() - self._committing_since
-                self.traffic.committed(took, len(batch))
+                self.traffic.committed(self._beside.lasted, len(batch))
             self._release(service)
             if served:
                 self._account(service, self._clock.boottime() - begun, served, len(batch))
@@ -284,45 +261,25 @@ class Server:
         self._questions.answer(lambda: self._report(service))
         served = weight = 0
         for connection in list(self._ready):
-            before = served
+            before, had_session = served, connection.is_connected
+            last = b""
             while connection.is_servable and weight < _TURN:
                 body = connection.take()
                 if body is None:
                     service.leave(connection)
                     continue
-                is_first = not connection.is_connected
                 service.handle(connection, body)
                 served += 1
                 weight += 1 + len(body) // _HEAVY
-                self.traffic.connects += is_first
-                connection.account.last = b"" if is_first else body[:8]
+                last = body
             if served > before:
+                is_first = served == before + 1 and not had_session
+                connection.account.last = b"" if is_first else last[:8]
+                self.traffic.connects += connection.is_connected and not had_session
                 self._served.append((connection, served - before))
             if not connection.queue:
                 del self._ready[connection]
         return served
-
-    def _look_beside(self) -> None:
-        """The commit takes long: answer from now on what reveals nothing of it."""
-        if self._service is not None and self._is_committing:
-            self._glance = Glance(self._service, self._batch)
-            for connection in list(self._ready):
-                self._answer_at_once(self._glance, connection)
-
-    def _answer_at_once(self, glance: Glance, connection: Connection) -> None:
-        """As many of its requests as need not wait for the commit under way."""
-        answers: list[bytes] = []
-        while connection.is_servable:
-            body = connection.queue[0]
-            answer = None if body is None else glance.answer(connection, body)
-            if answer is None:
-                break
-            connection.take()
-            answers.append(answer)
-        if answers:
-            connection.account.sent += len(answers)
-            self.traffic.sent += len(answers)
-            connection.send(b"".join(answers))
 
     def _release(self, service: Service) -> None:
         """Everything decided is durable: let it be seen."""
@@ -387,7 +344,8 @@ class Server:
         self._is_probe_due = False
         transaction = service.probe()
         try:
-            await self._store.commit((transaction,))
+            with self._beside.committing(service, (transaction,)):
+                await self._store.commit((transaction,))
         except StoreFailed:
             self._probe_delay = min(self._probe_delay * 2, _PROBE_MOST)
             self._probe_later()
@@ -415,8 +373,7 @@ class Server:
     def _look(self) -> None:
         """End sessions that fell silent, and connections that have none."""
         now = self._clock.boottime()
-        is_stalled = self._is_committing and now - self._committing_since > _STALL
-        if self._service is not None and is_stalled:  # who comes back now is not let in yet
+        if self._service is not None and self._beside.is_stalled:
             self._service.sessions.expiry.stand_still(now)
         elif self._service is not None:
             overdue = self._service.sessions.expiry.look(now)

@@ -58,7 +58,7 @@ async def begin(server: Server, store: Gate, write: Request) -> Client:
     writer = await connect(server)
     store.is_open.clear()
     writer.send(write)
-    await eventually(lambda: server._is_committing)
+    await eventually(lambda: server._beside.is_committing)
     return writer
 
 
@@ -71,7 +71,7 @@ async def test_pings_and_reads_elsewhere_do_not_wait(server: Server, store: Gate
     reader.send(Multi([Check("/c"), Check("/c", 7)]), Ping())
     replies = [await reader.reply() for _ in range(7)]
 
-    assert server._is_committing
+    assert server._beside.is_committing
     assert [reply.err for reply in replies] == [0, 0, 0, 0, -101, 0, 0]
     assert {reply.zxid for reply in replies} == {shown.zxid + 1}  # that of the writer's session
     store.is_open.set()

@@ -56,7 +56,7 @@ async def test_nothing_that_reveals_a_transaction_leaves_before_it_is_durable() 
         store.gate.clear()
 
         writer.send(Create("/a"))
-        await eventually(lambda: server._is_committing)
+        await eventually(lambda: server._beside.is_committing)
         reader.send(Exists("/a"))
         srvr = asyncio.create_task(word(server, b"srvr"))
         first = [asyncio.create_task(c.reader.read(1)) for c in (writer, reader, watcher)]

@@ -49,12 +49,12 @@ async def test_a_slow_sync_delays_no_ping_and_no_read_elsewhere(tmp_path: Path) 
             await writer.call(Create(path))
         disk.is_free.clear()
         writer.send(SetData("/a", b"new"))
-        await eventually(lambda: server._is_committing)
+        await eventually(lambda: server._beside.is_committing)
 
         reader.send(Ping(), GetData("/b"))
         replies = [await reader.reply() for _ in range(2)]
 
-        assert server._is_committing
+        assert server._beside.is_committing
         assert [reply.err for reply in replies] == [0, 0]
         disk.is_free.set()
         assert (await writer.reply()).err == 0
