@@ -137,12 +137,14 @@ def table(outcomes: Mapping[str, str]) -> str:
     passed = sum(outcome == "passed" for outcome in outcomes.values())
     beyond = sum(outcomes.get(test) == "passed" for test in ONLY_OURS)
     apache = len(outcomes) - len(ABSENT) - len(ONLY_OURS)
+    moot = "\nmoot here                 1, somebody listens on port 2181"
     return (
         f"kazoo's tests             {len(outcomes)}\n"
         f"pass on one Apache server {apache}\n"
         f"pass here                 {passed}, of these {beyond} of the {len(ONLY_OURS)} that "
         "need TLS or SASL\n"
         f"for no single server      {len(ABSENT)}"
+        f"{moot if 'moot' in outcomes.values() else ''}"
     )
 
 
