@@ -41,13 +41,15 @@ class Processes(Protocol):
         """SIGKILL to a process of which `death_of` was asked and is not done."""
 
     async def sweep(self, seat: str, epoch: int) -> None:
-        """Kill what carries this INCUMBENT_SEAT and _EPOCH until none is found twice."""
+        """Kill what carries our mark, this seat and epoch until none is found twice."""
 
 
 class Pidfds:
     """The processes of this machine, each by a pidfd that we hold."""
 
-    def __init__(self) -> None:
+    def __init__(self, owner: str) -> None:
+        """`owner` is in the environment of all that is started for us (`proc.OWNER`)."""
+        self.owner = owner
         self._open: dict[int, int] = {}
 
     def death_of(self, pid: int) -> asyncio.Future[None]:
@@ -76,7 +78,7 @@ class Pidfds:
             return
 
     async def sweep(self, seat: str, epoch: int) -> None:
-        while not end_seat(seat, epoch, 1.0):  # noqa: ASYNC110  (it looks at /proc: nothing to wait for)
+        while not end_seat(self.owner, seat, epoch, 1.0):  # noqa: ASYNC110  (it looks at /proc: nothing to wait for)
             await asyncio.sleep(0.05)
 
 

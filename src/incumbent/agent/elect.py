@@ -28,6 +28,7 @@ from incumbent.agent.elect_settings import ElectSettings, exit_code, fitting
 from incumbent.agent.instance import Instance
 from incumbent.agent.lines import Lines, Role
 from incumbent.agent.link import GuardianLink
+from incumbent.agent.proc import OWNER
 from incumbent.client import Client, State
 from incumbent.clock import SYSTEM, Clock
 from incumbent.errors import (
@@ -62,13 +63,14 @@ CLOSING = 2.0
 
 async def serve_elect(link: GuardianLink, given: Mapping[str, Any]) -> int:
     """From WELCOME to BYE; the exit code. The rim: terminal, pidfds, randomness, clock."""
+    owner = f"elect {link.welcome.result().guardian_pid}"
     elect = Elect(
         ElectSettings.of(given),
         link,
-        Pidfds(),
+        Pidfds(owner),
         out=Lines(1),
         err=Lines(2, "elect: "),
-        environ=os.environ,
+        environ={**os.environ, OWNER: owner},
         cwd=str(given["cwd"]),
         clock=SYSTEM,
         rng=random.SystemRandom(),

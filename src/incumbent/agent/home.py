@@ -21,6 +21,7 @@ from incumbent.runtime_file import boot_id, start_time
 
 __all__ = ["Home", "HomeInUse", "HomeUnusable", "LeftoversRemain"]
 
+_KEYS = {"seat", "epoch", "pid", "start_time", "boot_id", "owner"}
 END_TIME = 10.0
 """Seconds that the leftovers of an earlier life have to die."""
 
@@ -108,11 +109,13 @@ class Home:
                 return known
             node_id = make()
             self._write(path, node_id + "\n")
+        except UnicodeDecodeError:
+            raise HomeUnusable(self.folder, f"{path} is no text; delete it") from None
         except OSError as error:
             raise HomeUnusable(self.folder, (error.strerror or str(error)).lower()) from error
         return node_id
 
-    def remember(self, instances: Mapping[str, Instance]) -> None:
+    def remember(self, owner: str, instances: Mapping[str, Instance]) -> None:
         """Write down every tree that may be alive: seat, epoch, first process, boot."""
         trees = [
             {
@@ -121,6 +124,7 @@ class Home:
                 "pid": each.pid,
                 "start_time": start_time(each.pid) or 0,
                 "boot_id": boot_id(),
+                "owner": owner,
             }
             for each in instances.values()
             if each.pid and not each.is_empty
@@ -131,12 +135,12 @@ class Home:
         """End what an earlier life left, and prove it. Raises `LeftoversRemain`."""
         remain = []
         for tree in self._trees():
-            if tree["boot_id"] != boot_id():
+            if tree.get("boot_id") != boot_id():
                 continue
             if start_time(tree["pid"]) == tree["start_time"]:
                 say(f"ending {tree['seat']} (pid {tree['pid']}), left by an earlier life")
             is_dead = end_process(tree["pid"], tree["start_time"], END_TIME)
-            if not (is_dead and end_seat(tree["seat"], tree["epoch"], END_TIME)):
+            if not (is_dead and end_seat(tree["owner"], tree["seat"], tree["epoch"], END_TIME)):
                 remain.append(tree["seat"])
         if remain:
             raise LeftoversRemain(remain)
@@ -146,7 +150,9 @@ class Home:
             trees = json.loads((self.folder / "trees.json").read_text())
         except (OSError, ValueError):
             return []
-        return [each for each in trees if isinstance(each, dict) and "boot_id" in each]
+        if not isinstance(trees, list):
+            return []
+        return [each for each in trees if isinstance(each, dict) and each.keys() >= _KEYS]
 
     def _write(self, path: Path, text: str) -> None:
         draft = path.with_suffix(".new")

@@ -6,10 +6,12 @@ Rule of this file: the rim. It does what it is told and decides nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from incumbent.agent.custody import Pidfds
 from incumbent.agent.home import Home
 from incumbent.agent.instance import Instance
+from incumbent.agent.proc import OWNER
 from incumbent.launch import Launch, launch, missing_requirements
 from incumbent.spec import Spec
 
@@ -19,15 +21,18 @@ __all__ = ["Machine"]
 class Machine(Pidfds):
     """This machine. `environ` is what programs may inherit of (PATH, HOME, LANG)."""
 
-    def __init__(self, home: Home, environ: Mapping[str, str], say: Callable[[str], None]) -> None:
-        super().__init__()
+    def __init__(
+        self, home: Home, owner: str, environ: Mapping[str, str], say: Callable[[str], None]
+    ) -> None:
+        super().__init__(owner)
         self._home = home
         self._say = say
         self._is_forgetful = False
         self._environ = dict(environ)
 
     def launch(self, spec: Spec, seat: str, node: str, epoch: int) -> Launch:
-        return launch(spec, seat, node, epoch, self._environ)
+        launched = launch(spec, seat, node, epoch, self._environ)
+        return replace(launched, env={**launched.env, OWNER: self.owner})
 
     def missing(self, spec: Spec) -> list[str]:
         return missing_requirements(spec)
@@ -37,7 +42,7 @@ class Machine(Pidfds):
 
     def remember(self, instances: Mapping[str, Instance]) -> None:
         try:
-            self._home.remember(instances)
+            self._home.remember(self.owner, instances)
             self._is_forgetful = False
         except OSError as error:  # a full disk must stop nobody; sealed trees need no record
             if not self._is_forgetful:

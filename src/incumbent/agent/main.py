@@ -73,7 +73,7 @@ def _agent() -> Serve:
         home = Home(Path(given["data"]))
         agent = Agent(
             AgentSettings.of(given),
-            Machine(home, os.environ, say),
+            Machine(home, str(given["node_id"]), os.environ, say),
             link,
             clock=SYSTEM,
             rng=random.SystemRandom(),

@@ -15,12 +15,21 @@ from pathlib import Path
 
 from incumbent.runtime_file import start_time
 
-__all__ = ["end_process", "end_seat", "marked", "parse_mark"]
+__all__ = ["OWNER", "end_process", "end_seat", "marked", "parse_mark"]
 
 
-def marked(seat: str, epoch: int) -> list[int]:
-    """Pids of living processes whose environment has this seat and epoch (host's view)."""
-    mark = {b"INCUMBENT_SEAT=" + seat.encode(), b"INCUMBENT_EPOCH=" + str(epoch).encode()}
+OWNER = "INCUMBENT_OWNER"
+"""In a program's environment: who started it. Another cluster's node on this machine may well
+have the same seat in the same epoch, and is a stranger."""
+
+
+def marked(owner: str, seat: str, epoch: int) -> list[int]:
+    """Pids of living processes whose environment has this owner, seat and epoch (host's view)."""
+    mark = {
+        f"{OWNER}={owner}".encode(),
+        f"INCUMBENT_SEAT={seat}".encode(),
+        f"INCUMBENT_EPOCH={epoch}".encode(),
+    }
     return [pid for pid in _pids() if mark <= parse_mark(pid) and start_time(pid) is not None]
 
 
@@ -33,12 +42,12 @@ def parse_mark(pid: int) -> set[bytes]:
     return {entry for entry in raw.split(b"\0") if entry.startswith(b"INCUMBENT_")}
 
 
-def end_seat(seat: str, epoch: int, timeout: float) -> bool:
+def end_seat(owner: str, seat: str, epoch: int, timeout: float) -> bool:
     """SIGKILL every process with this mark until none is found twice; False if some remain."""
     until = time.monotonic() + timeout
     found_none = 0
     while found_none < 2:
-        pids = marked(seat, epoch)
+        pids = marked(owner, seat, epoch)
         found_none = 0 if pids else found_none + 1
         for pid in pids:
             _kill(pid)

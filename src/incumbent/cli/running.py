@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-import signal
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from incumbent.cli.children import Kept
 from incumbent.cli.exits import DONE, NO, failed, say
 from incumbent.cli.live import Live
 from incumbent.cli.process import Child
-from incumbent.cli.up import PORT, SESSION, Scene
+from incumbent.cli.up import PORT, SESSION, Scene, stop_signals
 from incumbent.client import Client
 from incumbent.errors import IncumbentError, SessionExpired
 from incumbent.runtime_file import Runtime
@@ -35,9 +35,11 @@ _PATIENCE = 30.0
 _ASK_EVERY = 1.0
 
 
-def run(scene: Scene, server: Child, guardian: Child) -> int:
-    """Until told to stop; returns the exit code."""
-    return asyncio.run(_Running(scene, server, guardian).run())
+def run(scene: Scene, server: Child, guardian: Child, early: Sequence[int] = ()) -> int:
+    """Until told to stop; returns the exit code. `early`: how often we were told already, by
+    signals whose handler goes on adding to it until ours are set.
+    """
+    return asyncio.run(_Running(scene, server, guardian).run(early))
 
 
 class _Running:
@@ -53,11 +55,13 @@ class _Running:
         self._asked = asyncio.Event()
         self._published: tuple[Runtime, list[Path]] | None = None
 
-    async def run(self) -> int:
+    async def run(self, early: Sequence[int]) -> int:
         """Returns the exit code."""
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for number in stop_signals():
             loop.add_signal_handler(number, self._stop)
+        for _ in early:
+            self._stop()
         server = asyncio.ensure_future(self.server.keep())
         guardian = asyncio.ensure_future(self.guardian.keep())
         asked = asyncio.ensure_future(self._asked.wait())

@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import errno
 import os
+import signal
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -27,7 +28,7 @@ from incumbent.errors import IncumbentError, SpecError, SpecErrors
 from incumbent.settings import Settings, resolve
 from incumbent.spec import Spec, read_specs
 
-__all__ = ["PORT", "SESSION", "Scene", "main"]
+__all__ = ["PORT", "SESSION", "Scene", "main", "stop_signals"]
 
 PORT = 2181
 SESSION = 10.0
@@ -53,6 +54,9 @@ def main(argv: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return NO
     scene = Scene(file=file, specs=specs, settings=settings, folder=folder, screen=screen)
+    early: list[int] = []  # told to stop before anybody listens: not forgotten
+    for number in stop_signals():
+        signal.signal(number, lambda number, _frame: early.append(number))
     try:
         server, guardian = scene.start()
     except OSError as error:
@@ -61,7 +65,13 @@ def main(argv: Sequence[str]) -> int:
 
     from incumbent.cli.running import run  # while they start
 
-    return run(scene, server, guardian)
+    return run(scene, server, guardian, early)
+
+
+def stop_signals() -> list[signal.Signals]:
+    """What tells us to stop; not what is ignored, as nohup and a shell's `&` ask."""
+    known = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    return [number for number in known if signal.getsignal(number) is not signal.SIG_IGN]
 
 
 def _parser() -> argparse.ArgumentParser:

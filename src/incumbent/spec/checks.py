@@ -33,7 +33,13 @@ REQUIRED = {
     "command": 'no command: expected `command = ["program", "argument", …]` or a string',
 }
 
-_RESERVED = ("INCUMBENT_COMPONENT", "INCUMBENT_EPOCH", "INCUMBENT_NODE", "INCUMBENT_SEAT")
+_RESERVED = (
+    "INCUMBENT_COMPONENT",
+    "INCUMBENT_EPOCH",
+    "INCUMBENT_NODE",
+    "INCUMBENT_OWNER",
+    "INCUMBENT_SEAT",
+)
 _SHELL_WORDS = frozenset({"|", "||", "&", "&&", ";", ">", ">>", "<", "<<", "2>", "2>&1"})
 _EXPECTED_COMMAND = 'expected a list of strings, or one string, like "redis-server --port 6379"'
 
