@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
@@ -15,7 +16,7 @@ from tests.waiting import eventually
 
 from incumbent import aio
 from incumbent.client import Client, State
-from incumbent.errors import SessionClosed, SessionExpired
+from incumbent.errors import FateUnknown, NotSent, SessionClosed, SessionExpired
 from incumbent.wire import (
     EventType,
     GetData,
@@ -70,6 +71,84 @@ async def test_a_lasting_watch_tells_all_in_order(relay: Relay, root: str) -> No
         assert seen(heard) == [(kind, root) for kind in (*kinds, EventType.DELETED)]
         with pytest.raises(TimeoutError):
             await events.next(0.05)
+
+
+async def test_a_watch_outlives_its_znode(relay: Relay, root: str) -> None:
+    """(36)"""
+    async with pair(relay) as (client, other):
+        await other.create(root)
+        async with client.watch(root) as events:
+            views = [await client.children(root)]
+            await other.delete(root)
+            await other.create(root)
+            await other.create(f"{root}/x")
+            for _ in range(3):
+                assert (await events.next(5)).path == root
+            views.append(await client.children(root))
+
+        assert views == [[], ["x"]]
+
+
+async def test_a_thousand_changes_and_deletions_replay_to_the_true_state(
+    relay: Relay, root: str
+) -> None:
+    """(34)"""
+    async with pair(relay) as (client, other):
+        await other.create(root)
+        async with client.watch(root, recursive=True) as events:
+            for start in range(0, 1000, 100):
+                flight = []
+                for i in range(start, start + 100):
+                    path = f"{root}/{i % 10}"
+                    flight += [other.create(path), other.set(path, b"1"), other.delete(path)]
+                await asyncio.gather(*flight)
+            await other.create(f"{root}/end")
+            there: list[str] = []
+            while (event := await events.next(10)).path != f"{root}/end":
+                if event.type is EventType.CREATED:
+                    there.append(event.path)
+                elif event.type is EventType.DELETED:
+                    there.remove(event.path)
+                else:
+                    assert event.path in there
+
+        assert there == []
+
+
+async def test_a_view_kept_by_a_watch_is_true_after_all_that_happened(
+    relay: Relay, root: str
+) -> None:
+    """(38) who looks again when told to sees what is so, whatever broke meanwhile"""
+    async with pair(relay) as (client, other):
+        await other.create(root)
+        view: list[str] = []
+
+        async def look() -> None:
+            while True:
+                with contextlib.suppress(NotSent, FateUnknown):
+                    view[:] = await client.children(root)
+                    return
+
+        async def keep() -> None:
+            async with client.watch(root) as events:
+                await look()
+                async for _ in events:
+                    await look()
+
+        keeping = asyncio.ensure_future(keep())
+        for i in range(120):
+            await other.create(f"{root}/{i:03}")
+            if i % 3:
+                await other.delete(f"{root}/{i - 1:03}") if i % 3 == 2 else None
+            if i % 10 == 0:
+                relay.cut()
+            await asyncio.sleep(0.005)
+        truth = await other.children(root)
+
+        await eventually(lambda: view == truth)
+        assert client.generation == 1
+        keeping.cancel()
+        await asyncio.wait([keeping])
 
 
 async def test_a_recursive_watch_tells_of_all_below(relay: Relay, root: str) -> None:

@@ -119,3 +119,24 @@ def test_importing_the_package_imports_nothing_else_of_it() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
 
     assert "nothing" in done.stdout, done.stderr
+
+
+async def test_recipes_stand_below_the_chroot() -> None:
+    async with embedded() as server:
+        hosts = f"{server.host}:{server.port}"
+        async with (
+            aio.connect(f"{hosts}/own", session_timeout=2.0, tick=0.0) as zk,
+            aio.connect(hosts, session_timeout=2.0, tick=0.0) as plain,
+        ):
+            await zk.ensure("/")
+            async with zk.lock("/lock", timeout=5) as hold:
+                async with hold.transaction() as t:
+                    t.create("/made")
+                assert t.results == ["/made"]
+                assert len(await plain.children("/own/lock")) == 1
+                async with zk.try_lock("/lock") as second:
+                    assert second is None
+                await asyncio.sleep(0.5)  # several beats
+                hold.ensure()
+                assert await plain.exists("/own/made")
+            assert (await zk.election("/lock").view()).leader is None

@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,10 +20,18 @@ from tests.waiting import wait_until
 
 import incumbent
 from incumbent import aio, blocking, client, sync
-from incumbent.client import events
-from incumbent.errors import Deposed, LockLost, LockTimeout, SessionClosed
+from incumbent.client import State, events
+from incumbent.errors import (
+    ConnectTimeout,
+    Deposed,
+    LockLost,
+    LockTimeout,
+    Refused,
+    SessionClosed,
+)
 from incumbent.recipes import election, hold
 from incumbent.server import MemoryStore, Server
+from incumbent.wire import Acl, Check, EventType, GetData, WatchEvent
 
 
 class Background:
@@ -128,6 +137,111 @@ def test_verbs_and_a_lock(background: Background) -> None:
         with pytest.raises(LockLost, match="given back"):
             hold.ensure()
         wait_until(lambda: zk.children("/verbs/lock") == [])
+
+
+def test_every_operation_has_its_blocking_twin(background: Background) -> None:
+    with session(background) as zk:
+        zk.create("/every/a", b"1", parents=True)
+        zk.create("/every/e", ephemeral=True)
+        assert zk.children_and_stat("/every")[1].numChildren == 2
+        assert zk.descendants("/every") == 2
+        assert zk.ephemerals("/every") == ["/every/e"]
+        zk.add_auth("digest", b"me:mine")
+        zk.set_acl("/every/a", [Acl(31, "auth", "")])
+        assert zk.get_acl("/every/a")[0][0].scheme == "digest"
+        assert any(each.scheme == "digest" for each in zk.who_am_i())
+        assert zk.read_all([GetData("/every/a")])[0].data == b"1"
+        assert zk.multi([Check("/every/a")]) == [None]
+        with zk.transaction() as t:
+            t.create("/every/t-", sequential=True)
+        assert t.results == ["/every/t-0000000002"]
+        assert not zk.has_watch("/every/a")
+        assert not zk.remove_watches("/every/a")
+        with pytest.raises(Refused):
+            zk.reconfig(members="x")
+        zk.config()
+        zk.delete("/every", recursive=True)
+        assert zk.exists("/every") is None
+
+
+def test_a_session_is_handed_over(background: Background) -> None:
+    zk = incumbent.connect(background.hosts, session_timeout=2.0, tick=0.0, timeout=5.0)
+    zk.create("/handed", ephemeral=True)
+    passport = zk.detach()
+    with pytest.raises(SessionClosed):
+        zk.get("/handed")
+    with session(background, resume=passport) as heir:
+        assert heir.session_id == passport.session_id
+        stat = heir.exists("/handed")
+        assert stat is not None
+        assert stat.ephemeralOwner == passport.session_id
+
+
+def test_a_stream_of_events(background: Background) -> None:
+    with session(background) as zk, session(background) as other:
+        with zk.watch("/stream", recursive=True) as events:
+            other.create("/stream")
+            other.create("/stream/a")
+            assert [events.next(5).path, next(events).path] == ["/stream", "/stream/a"]
+            with pytest.raises(TimeoutError):
+                events.next(0.01)
+        other.delete("/stream", recursive=True)
+
+
+def test_callbacks_block_call_anything_and_keep_their_order(background: Background) -> None:
+    """(45)"""
+    with session(background) as zk, session(background) as other:
+        told: list[tuple[EventType, str]] = []
+        gate = threading.Event()
+
+        def changed(event: WatchEvent) -> None:
+            gate.wait(5)
+            zk.exists("/callbacks")  # would hang on the thread of the connection
+            told.append((event.type, threading.current_thread().name))
+            raise ZeroDivisionError
+
+        with zk.listen("/callbacks", changed):
+            zk.exists("/callbacks", watcher=changed)
+            other.create("/callbacks")
+            other.set("/callbacks", b"1")
+            assert zk.get("/callbacks")[0] == b"1"  # nothing waits for a callback
+            gate.set()
+            wait_until(lambda: len(told) == 3)
+        kinds = [EventType.CREATED, EventType.CREATED, EventType.CHANGED]
+        assert [kind for kind, _ in told] == kinds
+        assert {name for _, name in told} == {"incumbent-callbacks"}
+        wait_until(lambda: "incumbent-callbacks" not in [t.name for t in threading.enumerate()])
+
+
+def test_a_state_listener_may_create_znodes_and_block(background: Background) -> None:
+    """(45)"""
+    told: list[State] = []
+    with session(background) as zk:
+
+        def listener(state: State) -> None:
+            told.append(state)
+            if state is State.CONNECTED:
+                zk.create("/by-listener", ephemeral=True)
+
+        forget = zk.on_state(listener)
+        zk._portal.post(lambda: zk._zk.client._connection.drop("a test"))  # type: ignore[union-attr]
+        wait_until(lambda: told == [State.SUSPENDED, State.CONNECTED])
+        wait_until(lambda: zk.exists("/by-listener"))
+        forget()
+        zk.sync("/")
+    assert told == [State.SUSPENDED, State.CONNECTED]
+
+
+def test_a_hundred_failed_starts_leave_one_thread(background: Background) -> None:
+    """(52)"""
+    with session(background):
+        before = threading.active_count()
+        files = len(list(Path("/proc/self/fd").iterdir()))
+        for _ in range(100):
+            with pytest.raises(ConnectTimeout):
+                incumbent.connect("127.0.0.1:1", timeout=0.01)
+        assert threading.active_count() <= before
+        assert len(list(Path("/proc/self/fd").iterdir())) <= files
 
 
 def test_one_thread_serves_every_client(background: Background) -> None:

@@ -237,6 +237,7 @@ async def test_ephemeral_paths_of_one_session_are_capped_and_freed_by_deletion()
 
 
 async def test_every_method_answers_at_once_before_connect_and_after_close() -> None:
+    """(8)"""
     async with scripted() as server:
         client = Client(server.hosts)
         for _ in range(2):
@@ -251,11 +252,27 @@ async def test_every_method_answers_at_once_before_connect_and_after_close() -> 
                 client.ensure("/a"),
                 client.multi([Check("/a")]),
                 client.submit(Exists("/a")),
+                client.create("/a/b", parents=True),
+                client.delete("/a", recursive=True),
+                client.children_and_stat("/a"),
+                client.descendants("/a"),
+                client.ephemerals(),
+                client.get_acl("/a"),
+                client.set_acl("/a", ()),
+                client.who_am_i(),
+                client.read_all([GetData("/a")]),
+                client.has_watch("/a"),
+                client.remove_watches("/a"),
+                client.reconfig(),
+                client.config(),
+                client.watch("/a").__aenter__(),
             ]
             async with asyncio.timeout(1):
                 for call in calls:
                     with pytest.raises(SessionClosed):
                         await call
+            with pytest.raises(NotSent):
+                await client.add_auth("digest", b"a:b")
             with pytest.raises(SessionClosed):
                 client.detach()
             with client.beat("/a"):
