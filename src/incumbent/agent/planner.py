@@ -128,9 +128,10 @@ class Planner:
 
     async def _plan(self) -> None:
         old, version = await self._read()
-        seats = place(await self._needs(old or Plan()), sorted(self._term.view.nodes))
-        if old is not None and seats == old.seats:
-            return
+        nodes = sorted(self._term.view.nodes)
+        seats = place(await self._needs(old or Plan()), nodes)
+        if old is not None and (seats == old.seats or nodes != sorted(self._term.view.nodes)):
+            return  # nodes that came or went meanwhile: first let them settle
         before = old.seats if old is not None else {}
         new = Plan(version=self._newest + 1, seats=seats)
         try:
