@@ -11,22 +11,43 @@ Rule of this file: it imports nothing before it is asked for it, so that the aud
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from incumbent.testing.embedded import EmbeddedServer
+    from incumbent.testing.ensemble import Ensemble
+    from incumbent.testing.faults import Fault, describe, draw, inflict
     from incumbent.testing.mishaps import Mishap
+    from incumbent.testing.timeline import Timeline
+    from incumbent.testing.world import World
 
-__all__ = ["EmbeddedServer", "Mishap"]
+__all__ = [
+    "EmbeddedServer",
+    "Ensemble",
+    "Fault",
+    "Mishap",
+    "Timeline",
+    "World",
+    "describe",
+    "draw",
+    "inflict",
+]
+
+_HOME = {
+    "EmbeddedServer": "embedded",
+    "Ensemble": "ensemble",
+    "Fault": "faults",
+    "Mishap": "mishaps",
+    "Timeline": "timeline",
+    "World": "world",
+    "describe": "faults",
+    "draw": "faults",
+    "inflict": "faults",
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name == "EmbeddedServer":
-        from incumbent.testing.embedded import EmbeddedServer
-
-        return EmbeddedServer
-    if name == "Mishap":
-        from incumbent.testing.mishaps import Mishap
-
-        return Mishap
+    if name in _HOME:
+        return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
