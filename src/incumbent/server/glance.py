@@ -11,6 +11,7 @@ be told before an event that waits, since it shows nothing of the event's cause.
 from __future__ import annotations
 
 from incumbent.errors import Refused, RemoteWireError
+from incumbent.server.connection import Connection
 from incumbent.server.reads import READS
 from incumbent.server.service import Service
 from incumbent.server.sessions import Peer
@@ -33,12 +34,18 @@ from incumbent.wire import (
     frame,
 )
 
-__all__ = ["Glance"]
+__all__ = ["Glance", "may_wait"]
 
 _OPS = {
     int(op).to_bytes(4, "big")
     for op in (Op.PING, Op.EXISTS, Op.GET_DATA, Op.GET_CHILDREN, Op.GET_CHILDREN2, Op.MULTI)
 }
+
+
+def may_wait(connection: Connection) -> bool:
+    """Is the first that it asks perhaps answered beside a commit, and nothing else owed to it?"""
+    queue = connection.queue
+    return bool(queue) and (queue[0] or b"")[4:8] in _OPS and connection.is_connected
 
 
 class Glance:

@@ -3,7 +3,8 @@
 Rule of this file, the release gate: no byte that reveals zxid N leaves before N is durable.
 It holds by construction. Requests are served one turn at a time: all that came in is decided
 and carried out in memory, its transactions are committed as one batch, and only then is what
-the turn has to say sent. Nothing is served while a commit is under way.
+was said from the first of them on sent. While a commit is under way nothing is served, or, once
+it takes long, only what reveals nothing of it (see `beside` and `glance`).
 
 When a commit fails, the turn never happened: connections drop, the service is made anew from
 the store, and writes are refused until a commit works again. Reads and pings go on.
@@ -21,6 +22,7 @@ from incumbent.clock import SYSTEM, Clock
 from incumbent.server import words
 from incumbent.server.beside import Beside
 from incumbent.server.connection import Connection
+from incumbent.server.glance import may_wait
 from incumbent.server.limits import Limits
 from incumbent.server.policy import Policy
 from incumbent.server.questions import Questions
@@ -261,6 +263,8 @@ class Server:
         self._questions.answer(lambda: self._report(service))
         served = weight = 0
         for connection in list(self._ready):
+            if service.transactions and may_wait(connection):
+                continue  # it need not be held up by what others write in this turn
             before, had_session = served, connection.is_connected
             last = b""
             while connection.is_servable and weight < _TURN:
@@ -277,16 +281,21 @@ class Server:
                 connection.account.last = b"" if is_first else last[:8]
                 self.traffic.connects += connection.is_connected and not had_session
                 self._served.append((connection, served - before))
+                if not service.transactions:  # it was shown nothing that is not durable
+                    self._send(connection)
             if not connection.queue:
                 del self._ready[connection]
         return served
+
+    def _send(self, connection: Connection) -> None:
+        self.traffic.sent += len(connection.out)
+        connection.flush()
 
     def _release(self, service: Service) -> None:
         """Everything decided is durable: let it be seen."""
         for peer in service.released():
             assert isinstance(peer, Connection)
-            self.traffic.sent += len(peer.out)
-            peer.flush()
+            self._send(peer)
         self._questions.tell()
 
     def _account(self, service: Service, seconds: float, served: int, writes: int) -> None:

@@ -21,6 +21,7 @@ from incumbent.wire import (
     Request,
     SetData,
     Sync,
+    frame,
 )
 
 
@@ -160,3 +161,25 @@ async def test_each_request_is_shown_once_whenever_it_is_answered(
     await reader.reply()
 
     assert sorted(seen) == ["GetData", "Ping", "Ping", "SetData"]
+
+
+async def test_what_comes_together_with_a_write_of_another_is_not_held_up_by_it(
+    server: Server, store: Gate
+) -> None:
+    writer, reader, second = [await connect(server) for _ in range(3)]
+    for client in (writer, reader, second):
+        await client.call(Ping())
+    store.is_open.clear()
+
+    # All in one turn, since the loop does not come round in between.
+    (theirs,) = [c for c in server._connections if c.session_id == writer.session.session_id]
+    for client, request in ((reader, Ping()), (writer, SetData("/a", b"")), (second, Ping())):
+        (mine,) = [c for c in server._connections if c.session_id == client.session.session_id]
+        mine.data_received(frame(request.encode(1)))
+
+    assert (await reader.reply()).xid == -2
+    assert (await second.reply()).xid == -2
+    assert server._beside.is_committing
+    assert len(theirs.out) == 1
+    store.is_open.set()
+    assert (await writer.reply()).xid == 1
