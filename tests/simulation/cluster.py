@@ -429,7 +429,7 @@ class Cluster:
             elif event["seat"]:
                 lives[key] = lives.get(key, (at, at))[0], at
         for (node, seat, epoch, _), (start, end) in lives.items():
-            timeline.bar(node, start, end, f"{seat} epoch {epoch}")
+            timeline.bar(node, start, end, f"{seat} epoch {epoch}", "held")
         return timeline
 
 

@@ -77,6 +77,7 @@ class Election:
         self.beliefs: list[Belief] = []
         self.tokens: list[int] = []
         self.clients: list[tuple[Process, Client]] = []
+        self.leases: dict[tuple[str, int], tuple[float, float]] = {}  # for the timeline
         # None: the usual tenth of a session; 0: believed to the last moment that is proven.
         self.grace = rng.choice([None, 0.0])
         self.ensemble: Ensemble | None = None
@@ -176,8 +177,17 @@ class Election:
         held = [b for b in self.beliefs[-5:] if b.is_held]
         for belief in held:
             belief.until = self.world.now
+        self.note_leases()
         if len(held) > 1:
             self.blame(f"overlap at {self.world.now:.6f} s: {', '.join(map(str, held))}")
+
+    def note_leases(self) -> None:
+        now = self.world.now
+        for process, client in self.clients[-6:]:
+            key, clock = (process.host.name, client.session_id), process.host.clock
+            until = clock.world_time(client.lease.valid_until)
+            if process.alive and until > now:
+                self.leases[key] = self.leases.get(key, (now, until))[0], until
 
     def session_over(self, session_id: int) -> None:
         """The ensemble ended it: until `valid_until` it must not."""
@@ -244,7 +254,9 @@ class Election:
         timeline = timeline_of(self.world, f"election, seed {self.world.seed}")
         for b in self.beliefs:
             lane = b.process.host.name
-            timeline.bar(lane, b.since, b.until, f"leads, token {b.hold.fencing_token}")
+            timeline.bar(lane, b.since, b.until, f"leads, token {b.hold.fencing_token}", "held")
+        for (lane, session_id), (since, until) in self.leases.items():
+            timeline.bar(lane, since, until, f"lease of {session_id:#x}")
         return timeline
 
     def run(self) -> World:

@@ -26,12 +26,33 @@ def timeline_of(world: World, title: str) -> Timeline:
             timeline.bar(lane, at, at + lasts, label, style)
         else:
             timeline.mark(lane, at, label, style)
+    _add_servers(timeline, world)
     for at, who, text in world.lines:
-        if who == "world" and text in ("healed", "heal all"):
-            timeline.mark("world", at, text, "lease")
+        if who == "world" and text == "heal all":
+            timeline.mark("world", at, "healed", "held")
         if "problem" in text or text.startswith("overlap"):
             timeline.mark("world", at, text, "bad")
     return timeline
+
+
+def _add_servers(timeline: Timeline, world: World) -> None:
+    """Who led the ensemble, and whose process was killed."""
+    leads: dict[str, tuple[float, str]] = {}
+    for at, who, text in world.lines:
+        name = (text if who == "world" else who).partition("/server")[0]
+        if who == "world" and text.endswith(("/server killed", " crashes")):
+            name = name.partition(" ")[0]
+            timeline.mark(name, at, text, "down")
+        elif '"leading ' in text:
+            leads[name] = at, text.split('"')[3]
+            continue
+        elif '"no longer leading' not in text:
+            continue
+        if name in leads:
+            since, label = leads.pop(name)
+            timeline.bar(name, since, at, label, "held")
+    for name, (since, label) in leads.items():
+        timeline.bar(name, since, world.now, label, "held")
 
 
 def explain(

@@ -1,7 +1,7 @@
 """What happened in a world, as one HTML page: hosts as lanes, leases as bars, faults marked.
 
     timeline = Timeline("election, seed 17")
-    timeline.bar("n1", 3.2, 9.1, "leads, token 4")
+    timeline.bar("n1", 3.2, 9.1, "leads, token 4", "held")
     timeline.mark("zk", 5.0, "crash")
     path.write_text(timeline.html(lines=world.lines))
 
@@ -18,7 +18,7 @@ from typing import Literal
 
 __all__ = ["Bar", "Mark", "Style", "Timeline"]
 
-Style = Literal["lease", "fault", "down", "bad"]
+Style = Literal["lease", "held", "fault", "down", "bad"]
 
 _ROW = 15
 _LEFT, _TOP = 90, 26
@@ -149,9 +149,9 @@ pre {{ background: #f6f6f6; padding: 8px; white-space: pre-wrap; }}
 .lane {{ fill: #f6f7f9; }} .grid {{ stroke: #e2e4e8; }}
 .name {{ font: bold 12px system-ui; }} .time {{ font: 10px system-ui; fill: #777; }}
 .label {{ font: 10px system-ui; fill: #fff; pointer-events: none; }}
-rect.lease {{ fill: #2a6fb0; }} rect.fault {{ fill: #d98a1f; }}
+rect.lease {{ fill: #6f9fca; }} rect.held {{ fill: #2a6fb0; }} rect.fault {{ fill: #d98a1f; }}
 rect.down {{ fill: #888; }} rect.bad {{ fill: #c0262d; }}
-path.lease {{ fill: #2a6fb0; stroke: #2a6fb0; }} path.fault {{ fill: #d98a1f; stroke: #d98a1f; }}
+path.lease {{ fill: #6f9fca; stroke: #6f9fca; }} path.held {{ fill: #2a6fb0; stroke: #2a6fb0; }} path.fault {{ fill: #d98a1f; stroke: #d98a1f; }}
 path.down {{ fill: #888; stroke: #888; }}
 path.bad {{ fill: #c0262d; stroke: #c0262d; stroke-width: 2; }}
 td {{ font: 11px ui-monospace, monospace; vertical-align: top; padding: 0 8px 0 0; }}
@@ -159,7 +159,7 @@ key {{ margin-right: 14px; }} key::before {{ content: "■ "; }}
 </style></head><body>
 <h1>{title}</h1>
 {why}
-<p><key style="color:#2a6fb0">lease</key><key style="color:#d98a1f">fault</key>
+<p><key style="color:#6f9fca">lease</key><key style="color:#2a6fb0">held, leading, running</key><key style="color:#d98a1f">fault</key>
 <key style="color:#888">down, asleep or frozen</key><key style="color:#c0262d">what must not be</key>
 seconds of world time; hover for details</p>
 <div class="scroll"><svg width="{width}" height="{height}" xmlns="http://www.w3.org/2000/svg">
