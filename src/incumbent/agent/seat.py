@@ -9,6 +9,7 @@ session's end does.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -220,8 +221,10 @@ class Seat:
         while True:
             first = asyncio.ensure_future(place.first())
             first.add_done_callback(self.bell.ring)
+            ahead: list[str] = []
             try:
                 while not first.done():
+                    ahead = self._standing_nodes(place.ahead())
                     why = self.leaving or self._why_stand_down()
                     if why:
                         first.cancel()
@@ -231,7 +234,7 @@ class Seat:
                     self._report("waiting", f"waits for {self._owner(place)}")
                     await self.bell.heard()
                 await first
-                await self._look_for_target(place)
+                await self._look_for_target(place, ahead)
             except NoNode:
                 self._term.say(f"{self.name}: its candidate was deleted by hand: standing again")
                 await place.leave()
@@ -254,12 +257,15 @@ class Seat:
             await place.leave()
             return False
 
-    async def _look_for_target(self, place: Place) -> None:
+    async def _look_for_target(self, place: Place, ahead: Sequence[str]) -> None:
         """A handover without a round trip goes by the listing from before it: the node that the
-        plan means may stand by now, and must not be passed over.
+        plan means may stand by now, and must not be passed over. One that stood ahead of us
+        has just left; it is not looked for.
         """
         plan = self._plan()
-        if plan is None or plan.node == self._term.node or plan.node not in self._term.view.nodes:
+        if plan is None or plan.node in (self._term.node, *ahead):
+            return
+        if plan.node not in self._term.view.nodes:
             return
         if plan.node not in self._standing_nodes([each.name for each in place.listing]):
             await place.refresh()
@@ -516,7 +522,7 @@ class Seat:
     def _candidate(self) -> bytes:
         return write(Candidate(node=self._term.node, declined=self._declined))
 
-    def _standing_nodes(self, listing: list[str]) -> list[str]:
+    def _standing_nodes(self, listing: Sequence[str]) -> list[str]:
         nodes = self._term.view.session_nodes()
         return [nodes[key] for name in listing if (key := name.partition("-")[0]) in nodes]
 
