@@ -14,35 +14,47 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.results import Outcome, document, in_columns, machine, table
+from benchmarks.results import Outcome, block, document, in_columns, kept_block, machine, table
 
 QUESTIONS = ("failover", "respawn", "handover", "up", "server")
+APART = ("serving",)
+"""Asked by name only: it takes minutes, and its figures are a block of their own."""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks")
-    parser.add_argument("names", metavar="NAME", nargs="*", help=f"of {', '.join(QUESTIONS)}")
+    parser.add_argument(
+        "names", metavar="NAME", nargs="*", help=f"of {', '.join(QUESTIONS + APART)}"
+    )
     parser.add_argument("--write", action="store_true", help="write benchmarks/RESULTS.md as well")
     parser.add_argument("--samples", type=int, metavar="N", help="of each thing (default: enough)")
     options = parser.parse_args()
-    if unknown := [name for name in options.names if name not in QUESTIONS]:
-        parser.error(f"there is no {unknown[0]}; there are {', '.join(QUESTIONS)}")
+    if unknown := [name for name in options.names if name not in QUESTIONS + APART]:
+        parser.error(f"there is no {unknown[0]}; there are {', '.join(QUESTIONS + APART)}")
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # by way of every `finally`
     facts = [*machine(), ("date", time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()))]
     before = os.getloadavg()[0]
-    outcomes = []
+    outcomes, apart = [], []
     for name in options.names or QUESTIONS:
         outcome = _ask(name, options.samples)
-        outcomes.append(outcome)
+        (apart if name in APART else outcomes).append(outcome)
         print(f"\n{outcome.title}", flush=True)
+        if outcome.rows:
+            print(in_columns(outcome.rows), flush=True)
         if outcome.figures:
             print(in_columns(table(outcome)), flush=True)
         for remark in outcome.remarks:
             print(f"  {remark}", flush=True)
     facts.append(("load", f"{before:.1f} before, {os.getloadavg()[0]:.1f} at the end (one minute)"))
     if options.write:
-        (Path(__file__).parent / "RESULTS.md").write_text(document(outcomes, facts))
+        file = Path(__file__).parent / "RESULTS.md"
+        text = file.read_text() if file.exists() else ""
+        if outcomes:
+            text = "\n".join(filter(None, (document(outcomes, facts), kept_block(text))))
+        for outcome in apart:
+            text = block(outcome, facts, text)
+        file.write_text(text)
     return 0
 
 

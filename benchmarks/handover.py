@@ -28,6 +28,7 @@ from incumbent.agent.tree import Observed, Tree, read
 __all__ = ["SAMPLES", "run"]
 
 SAMPLES = 10
+_QUIET = 0.3  # seconds: whoever left before has ended
 _SETTLED = 2.5  # seconds: the next in line has sent beats
 _PARTS = re.compile(r"handed over ([\d.]+) · claimed ([\d.]+) · started ([\d.]+)")
 _SEAT = (
@@ -74,11 +75,13 @@ def run(folder: Path, samples: int) -> Outcome:
             settle(_SETTLED)
             for each in all_:
                 took[each.kind.name].append(_give_way(each))
+            settle(_QUIET)
             at = whole.give_way()
             led = whole.successor(at)
             elect_whole.append((led - _stopped(reports, at, "stopped")) * 1000)
             whole.has_left()
             seat.until_at_rest()
+            settle(_QUIET)
             parts = _drain(nodes, seat, reports)
             beyond.append(parts[0])
             seat_whole.append(parts[1])
@@ -116,6 +119,7 @@ def _figures(took: dict[str, list[float]], where: str) -> list[Figure]:
 
 def _give_way(election: Election) -> float:
     """Milliseconds."""
+    settle(_QUIET)
     at = election.give_way()
     took = (election.successor(at) - at) * 1000
     election.has_left()

@@ -10,12 +10,14 @@ import os
 import platform
 import statistics
 import subprocess
+import tempfile
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 
-__all__ = ["Figure", "Outcome", "document", "in_columns", "machine", "table"]
+__all__ = ["Figure", "Outcome", "block", "document", "in_columns", "kept_block", "machine", "table"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,9 +43,12 @@ class Outcome:
 
     title: str
     figures: list[Figure] = field(default_factory=list)
+    rows: list[tuple[str, ...]] = field(default_factory=list)
+    """A table of another shape, the head first."""
     remarks: list[str] = field(default_factory=list)
 
 
+_BLOCK = "<!-- written by `python -m benchmarks serving --write`, on its own -->"
 _HEAD = ("", "median", "min", "max", "n", "goal", "ours is")
 
 
@@ -98,13 +103,36 @@ def document(outcomes: Sequence[Outcome], facts: Sequence[tuple[str, str]]) -> s
     ]
     parts += ["| | |", "|---|---|", *(f"| {key} | {value} |" for key, value in facts), ""]
     for outcome in outcomes:
-        parts += [f"## {outcome.title}", ""]
-        if outcome.figures:
-            head, *rows = table(outcome)
-            parts += [_markdown(head), "|---|--:|--:|--:|--:|---|---|", *map(_markdown, rows), ""]
-        parts += [*(f"- {remark}" for remark in outcome.remarks)]
-        parts += [""] * bool(outcome.remarks)
+        parts += _section(outcome)
     return "\n".join(parts)
+
+
+def block(outcome: Outcome, facts: Sequence[tuple[str, str]], before: str) -> str:
+    """RESULTS.md as it was `before`, the outcome in a block of its own that ends it."""
+    parts = _section(outcome)
+    parts += [*(f"- {key}: {value}" for key, value in facts), ""]
+    kept = before[: before.find(_BLOCK)] if _BLOCK in before else before or "# Speed\n"
+    return "\n".join([kept.rstrip("\n"), "", _BLOCK, "", *parts])
+
+
+def kept_block(before: str) -> str:
+    """The block of RESULTS.md as it was `before`; "" if there was none."""
+    return before[before.find(_BLOCK) :] if _BLOCK in before else ""
+
+
+def _section(outcome: Outcome) -> list[str]:
+    parts = [f"## {outcome.title}", ""]
+    if outcome.rows:
+        head, *others = outcome.rows
+        rule = f"|---{'|--:' * (len(head) - 1)}|"
+        parts += [_markdown(head), rule, *map(_markdown, others), ""]
+    if outcome.figures:
+        head, *others = table(outcome)
+        parts += [_markdown(head), "|---|--:|--:|--:|--:|---|---|", *map(_markdown, others), ""]
+    parts += [*(f"- {remark}" for remark in outcome.remarks)]
+    if not outcome.remarks:
+        return parts
+    return [*parts, ""]
 
 
 def machine() -> list[tuple[str, str]]:
@@ -118,6 +146,7 @@ def machine() -> list[tuple[str, str]]:
             f"{platform.python_version()}, kazoo {_version('kazoo')}, uvloop {_version('uvloop')}",
         ),
         ("Java", _java()),
+        ("disk", f"fdatasync of 4 KiB takes {_disk():.2f} ms (median)"),
         ("scheduling", _scheduling()),
         ("commit", _commit()),
     ]
@@ -152,6 +181,20 @@ def _java() -> str:
     except OSError:
         return "absent"
     return said.stderr.split('"')[1] if '"' in said.stderr else "unknown"
+
+
+def _disk() -> float:
+    """Milliseconds, where the servers of these benchmarks keep their data."""
+    took = []
+    with tempfile.TemporaryFile() as file:
+        for _ in range(50):
+            file.write(bytes(4096))
+            file.flush()
+            at = time.monotonic()
+            os.fdatasync(file.fileno())
+            took.append((time.monotonic() - at) * 1000)
+            time.sleep(0.01)
+    return statistics.median(took)
 
 
 def _scheduling() -> str:
