@@ -66,6 +66,26 @@ def test_what_is_deleted_of_our_own_is_made_again_and_restarts_nothing(tmp_path:
         assert (again["state"], again["epoch"]) == ("running", row["epoch"])
 
 
+def test_where_and_how_often_it_runs_is_no_reason_to_restart_it(tmp_path: Path) -> None:
+    with Nodes(tmp_path, session=2.0) as nodes:
+        node = nodes.start("n1")
+        nodes.apply(WEB)
+        row = nodes.wait("web", "running")
+
+        for more in ("copies = 2", 'nodes = ["n1"]', 'requires = ["/"]', 'on_unclean = "go"'):
+            nodes.apply(f"{WEB}{more}\n")
+        killed = node.kill_agent()
+        wait_until(lambda: node.status().get("seats", {}).get("web/0") and killed, 10.0)
+        nodes.apply(WEB)
+        nodes.apply(f'{WEB}[component.last]\ncommand = "sleep 1000"\n')
+        nodes.wait("last", "running")
+
+        again = nodes.row("web")
+        assert (again["state"], again["epoch"]) == ("running", row["epoch"])
+        nodes.apply(f'{WEB}env = {{ "A" = "1" }}\n')
+        nodes.wait("web", "running", epoch=row["epoch"] + 1)
+
+
 def test_a_respawned_agent_does_not_lead_what_ended_here_long_ago(tmp_path: Path) -> None:
     with Nodes(tmp_path, session=2.0) as nodes:
         first, second = nodes.start("n1"), nodes.start("n2")

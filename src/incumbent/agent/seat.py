@@ -75,7 +75,7 @@ class Seat:
         self.state = "waiting"
         self.reason = ""
         self._spec: Spec | None = None
-        self._spec_zxid = -1
+        self._program = ""
         self._declined = -1
         self._accepted_version = -1
         self._failures = 0
@@ -186,7 +186,7 @@ class Seat:
             return place
         self._spec, self._crumb = self._view.spec, instance.breadcrumb
         if crumb is not None:
-            self._spec_zxid = crumb.spec_zxid
+            self._program = crumb.program
         else:
             await self._stop_instance("its breadcrumb is gone")
         before = (await read_ground(self._client, self._tree, self.name)).observed
@@ -339,7 +339,7 @@ class Seat:
             Check(self._tree.control, term.view.control_version),
             Check(self._tree.desired(self.component), self._view.desired_version),
         )
-        crumb = term.breadcrumb_of(start, self._view.spec_zxid)
+        crumb = term.breadcrumb_of(start, spec)
         try:
             if not await write_start(self._client, self._tree, self.name, crumb, ground, checks):
                 return
@@ -347,9 +347,9 @@ class Seat:
             term.say(f"{self.name}: not started: {error}")
             await self.bell.heard(self._clock.boottime() + 0.05)
             return
-        self._spec, self._spec_zxid, self._crumb = (
+        self._spec, self._program, self._crumb = (
             spec,
-            self._view.spec_zxid,
+            crumb.program,
             start.breadcrumb or "",
         )
         instance = Instance(
@@ -493,7 +493,7 @@ class Seat:
         """Why a running instance is to be stopped, while the seat is kept."""
         if not self._view.desired.run:
             return "an operator stopped it"
-        if self._spec_zxid >= 0 and self._view.spec_zxid != self._spec_zxid and self._view.spec:
+        if self._view.spec is not None and self._view.program != self._program:
             return "its spec has changed"
         return ""
 

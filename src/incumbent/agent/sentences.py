@@ -10,7 +10,10 @@ from incumbent.guardian import messages as m
 from incumbent.launch import went_background
 from incumbent.spec import Spec
 
-__all__ = ["how_it_ended", "receipt"]
+__all__ = ["REMOVED", "how_it_ended", "receipt"]
+
+REMOVED = "it was removed"
+"""Why a seat is given up that the components have no more."""
 
 
 def how_it_ended(spec: Spec | None, exited: m.Exited | None, refused: m.Refused | None) -> str:
@@ -35,8 +38,12 @@ def receipt(
     handed_at: float,
     started_at: float,
 ) -> str:
-    """One line for a change of node, in milliseconds; "" for a restart in place."""
+    """One line for a change of node, in milliseconds; "" for a restart in place, or where nobody
+    wanted it meanwhile.
+    """
     if before is None or before.node == node or not before.node:
+        return ""
+    if before.state == "stopped" or before.reason == REMOVED:
         return ""
     name = seat.removesuffix("/0")
     started = f"started {_ms(started_at - handed_at)}"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from incumbent.agent.instance import Instance
 from incumbent.agent.planner import Planner
 from incumbent.agent.seat import Seat
+from incumbent.agent.sentences import REMOVED
 from incumbent.agent.tree import (
     Breadcrumb,
     NodeFacts,
@@ -38,7 +39,7 @@ from incumbent.guardian import messages as m
 from incumbent.lease import Numbers
 from incumbent.recipes.ledger import Ledger
 from incumbent.recipes.queue import Queue
-from incumbent.spec import Spec
+from incumbent.spec import Spec, program
 from incumbent.wire import Create, CreateFlag, SetData
 
 if TYPE_CHECKING:
@@ -179,7 +180,7 @@ class Term:
             log=self._agent.host.log_path(seat),
         )
 
-    def breadcrumb_of(self, start: m.Start, spec_zxid: int) -> Breadcrumb:
+    def breadcrumb_of(self, start: m.Start, spec: Spec) -> Breadcrumb:
         """What is written before it may run."""
         return Breadcrumb(
             epoch=start.epoch,
@@ -191,7 +192,7 @@ class Term:
             containment=start.containment,
             stop_budget=start.soft,
             nonce=self._agent.nonce(),
-            spec_zxid=spec_zxid,
+            program=program(spec),
         )
 
     def missing(self, spec: Spec) -> list[str]:
@@ -325,7 +326,7 @@ class Term:
                     self._tasks[name].add_done_callback(self.bell.ring)
             for name, seat in self.seats.items():
                 if name not in wanted and not seat.leaving:
-                    seat.leaving = "it was removed"
+                    seat.leaving = REMOVED
                     seat.bell.ring()
             for name in [n for n, task in self._tasks.items() if task.done()]:
                 del self._tasks[name], self.seats[name]

@@ -105,7 +105,8 @@ class Breadcrumb(msgspec.Struct, frozen=True, kw_only=True):
     containment: str
     stop_budget: float
     nonce: str
-    spec_zxid: int = -1
+    program: str = ""
+    """Of its spec (`spec.program`)."""
 
 
 class Observed(msgspec.Struct, frozen=True, kw_only=True):

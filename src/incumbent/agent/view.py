@@ -15,7 +15,7 @@ from incumbent.agent.bell import Bell
 from incumbent.agent.tree import Control, Desired, NodeFacts, Plan, Tree, UnreadableZnode, read
 from incumbent.client import Client
 from incumbent.errors import FateUnknown, NoNode, NotSent, SpecError
-from incumbent.spec import Spec, decode
+from incumbent.spec import Spec, decode, program
 from incumbent.wire import Stat, WatchEvent
 
 __all__ = [
@@ -101,7 +101,7 @@ class ComponentView:
 
     name: str
     spec: Spec | None = None
-    spec_zxid: int = -1
+    program: str = ""
     problem: str = ""
     is_removed: bool = False
     desired: Desired = field(default_factory=lambda: Desired(run=False))
@@ -207,9 +207,10 @@ class View:
         def see(data: bytes | None, stat: Stat | None) -> None:
             view.spec, view.problem, view.is_removed = None, "it was removed", True
             if data and stat is not None:  # no data: a tombstone, which keeps its seats' epochs
-                view.spec_zxid, view.is_removed = stat.mzxid, False
+                view.is_removed = False
                 try:
                     view.spec, view.problem = decode(data, path), ""
+                    view.program = program(view.spec)
                 except SpecError as error:
                     view.problem = str(error)
                     self._say(view.problem)

@@ -9,13 +9,14 @@ key that it may ignore is added without a new version: unknown keys are passed o
 
 from __future__ import annotations
 
+import hashlib
 from typing import Annotated, Literal
 
 import msgspec
 
 from incumbent.errors import SpecError
 
-__all__ = ["MOST_COPIES", "Spec", "changed_keys", "decode", "encode"]
+__all__ = ["MOST_COPIES", "Spec", "changed_keys", "decode", "encode", "program"]
 
 VERSION = 1
 MOST_COPIES = 1000
@@ -96,6 +97,14 @@ def changed_keys(old: Spec, new: Spec) -> list[str]:
         elif before != after:
             changed.append(key)
     return changed
+
+
+def program(spec: Spec) -> str:
+    """Short for all that a running instance was started with: where it is another, the instance
+    is out of date. How many there are, and where they may run, is none of its business.
+    """
+    own = msgspec.structs.replace(spec, copies=1, requires=(), nodes=(), on_unclean="wait")
+    return hashlib.blake2b(encode(own), digest_size=8).hexdigest()
 
 
 class _Version(msgspec.Struct):
