@@ -51,7 +51,7 @@ class Model:
                 if parent not in self.nodes:
                     raise Refusal(-101)
                 if flags & 2:
-                    path += "%010d" % self.nodes[parent]["made"]
+                    path += f"{self.nodes[parent]['made']:010d}"
                 if path in self.nodes:
                     raise Refusal(-110)
                 if self.nodes[parent]["owner"]:
