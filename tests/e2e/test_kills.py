@@ -6,15 +6,20 @@ the auditor's word does not rest on ours. KILLS=N sets the kills per row (50; `m
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 from tests.e2e.nodes import Node, Nodes, is_alive
+from tests.relay import Relay
 from tests.waiting import wait_until
 
 from incumbent.clock import SYSTEM
@@ -44,8 +49,12 @@ class Life(NamedTuple):
 class Town:
     """Three nodes with a witness of every kind, and what the journal says of them."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(
+        self, folder: Path, *, options: Callable[[Nodes, str], Sequence[str]] | None = None
+    ) -> None:
+        """`options` of `incumbent agent`, by the node's name; asked for once the server listens."""
         self.nodes = Nodes(folder)
+        self._options = options
         self.journal = folder / "journal"
         self.locks = folder / "locks"
         self.locks.mkdir()
@@ -56,7 +65,7 @@ class Town:
         self.nodes.__enter__()
         try:
             for name in NAMES:
-                self.nodes.start(name)
+                self.nodes.start(name, *(self._options(self.nodes, name) if self._options else ()))
             self.nodes.apply(self._file())
             self.wait_until_all_live()
         except BaseException as error:
@@ -103,6 +112,11 @@ class Town:
     def owners(self) -> dict[str, tuple[int, str]]:
         """Component → epoch and node."""
         return {kind: (life.epoch, life.node) for kind, life in self.lives().items()}
+
+    def is_alive(self, kinds: Iterable[str]) -> bool:
+        """Whether one of these kinds has given a sign of life just now."""
+        lives, now = self.lives(), SYSTEM.boottime()
+        return any(now - lives[kind].at < 0.2 for kind in kinds)
 
     def wait_until_all_live(self, newer_than: dict[str, int] | None = None) -> None:
         """Every kind has given a sign of life just now, under a newer epoch where one is given."""
@@ -233,6 +247,72 @@ def _is_connected(town: Town, node: Node) -> bool:
     if node.guardian.code is not None:
         node.start_again().connected()
     return node.status().get("connection") == "CONNECTED"
+
+
+class Wires(dict[str, Relay]):
+    """A relay for each node, all in a thread of their own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = asyncio.new_event_loop()
+        self.thread = threading.Thread(target=self.loop.run_forever, daemon=True)
+        self.thread.start()
+
+    def lay(self, nodes: Nodes, name: str) -> list[str]:
+        """The options that lead a node over a relay of its own."""
+        host, _, port = nodes.hosts.rpartition(":")
+        relay = self[name] = Relay(host, int(port))
+        asyncio.run_coroutine_threadsafe(relay.start(), self.loop).result(5.0)
+        return ["--zookeeper", relay.hosts]
+
+    def do(self, what: Callable[[], None]) -> None:
+        """In their thread, and wait until it is done."""
+
+        async def doing() -> None:
+            what()
+
+        asyncio.run_coroutine_threadsafe(doing(), self.loop).result(5.0)
+
+
+@contextmanager
+def wires() -> Iterator[Wires]:
+    laid = Wires()
+    try:
+        yield laid
+    finally:
+        for relay in laid.values():
+            laid.do(relay.stop)
+        laid.loop.call_soon_threadsafe(laid.loop.stop)
+        laid.thread.join(5.0)
+        laid.loop.close()
+
+
+@pytest.mark.parametrize("way", ["both", "up", "down"])
+def test_network_gone_silently_the_old_instance_is_dead_before_the_session_is(
+    tmp_path: Path, way: str
+) -> None:
+    """Where only the server's answers are lost, a relay (unlike TCP) lets each vain attempt to
+    connect renew the session: then nobody may take over before the fault ends.
+    """
+
+    def swallow(relay: Relay) -> None:
+        relay.swallow_up = way in ("both", "up")
+        relay.swallow_down = way in ("both", "down")
+
+    with wires() as relays, Town(tmp_path, options=relays.lay) as town:
+        for node in town.rotation(max(1, KILLS // 8)):
+            had = town.on(node)
+
+            relays.do(partial(swallow, relays[node.name]))
+
+            if way == "down":
+                wait_until(lambda: not town.is_alive(had), 20.0, f"the end of {had}")  # noqa: B023
+            else:
+                town.wait_until_all_live(had)
+            relays.do(relays[node.name].heal)
+            wait_until(lambda: _is_connected(town, node), 20.0, "the node to be back")  # noqa: B023
+            town.wait_until_all_live(had)
+        town.audited()
 
 
 def test_program_killed_it_starts_again_in_place_under_a_new_epoch(tmp_path: Path) -> None:
