@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from tests.simulation.reports import explain, timeline_of
+from tests.simulation.reports import explain, extra, timeline_of
 
 from incumbent.agent.agent import Agent, AgentSettings
 from incumbent.agent.link import GuardianLink
@@ -149,7 +149,11 @@ class Cluster:
         self.ensemble: Ensemble | None = None
         self.hosts, self.tick = "zk:2181", 0.0 if not ensemble else None
         self.within = PROGRESS_WITHIN
-        self.store = MemoryStore(delay=lambda: self.world.host("zk").rng.uniform(0.0, 0.01))
+        disk = self.world.host("zk").disk if not ensemble else None
+        self.store = MemoryStore(
+            delay=lambda: self.world.host("zk").rng.uniform(0.0, 0.01) + extra(disk),
+            failing=lambda number: disk is not None and disk.failing(number),
+        )
         self.tree = Tree()
         self.seats = rng.randint(1, 3)
         self.containment = rng.choice(["sealed", "sealed", "swept"])

@@ -6,7 +6,7 @@ nothing any more. What it found has, where possible, a test of its own besides.
 
 from __future__ import annotations
 
-__all__ = ["CLUSTER", "ELECTION"]
+__all__ = ["CLUSTER", "ELECTION", "ELECTION_ON_BAD_DISKS"]
 
 ELECTION: dict[int, str] = {
     141: "a create that waited for the next session stood there unknown to its owner, for ever",
@@ -16,3 +16,8 @@ CLUSTER: dict[int, str] = {
     18: "a swept instance's breadcrumb, left by a session that its own agent had lost",
     25: "the same with another node",
 }
+
+ELECTION_ON_BAD_DISKS: dict[int, str] = {
+    0: "a place whose deletion a full disk refused was left in its queue, for ever",
+}
+"""With all kinds of fault, those of disks among them."""

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tests.simulation.reports import explain, timeline_of
+from tests.simulation.reports import explain, extra, timeline_of
 
 from incumbent import aio
 from incumbent.client import Client
@@ -71,7 +71,7 @@ class Election:
         rng = self.world.rng
         disk = self.world.host("zk").disk if not ensemble else None
         self.store = MemoryStore(
-            delay=lambda: self.world.host("zk").rng.uniform(0.0, 0.02) + _more(disk),
+            delay=lambda: self.world.host("zk").rng.uniform(0.0, 0.02) + extra(disk),
             failing=lambda number: disk is not None and disk.failing(number),
         )
         self.beliefs: list[Belief] = []
@@ -268,10 +268,6 @@ class Election:
             explain(error, name, self.world, self.faults, self.timeline())
             raise
         return self.world
-
-
-def _more(disk: object) -> float:
-    return disk.slow_by if disk is not None else 0.0  # type: ignore[attr-defined]
 
 
 if __name__ == "__main__":

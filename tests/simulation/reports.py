@@ -7,14 +7,20 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from incumbent.testing.disks import SimDisk
 from incumbent.testing.faults import Fault, describe
 from incumbent.testing.timeline import Timeline
 from incumbent.testing.world import World
 
-__all__ = ["explain", "timeline_of"]
+__all__ = ["explain", "extra", "timeline_of"]
 
 FOLDER = Path(__file__).parents[2] / "build" / "timelines"
 _DOWN = ("crash", "suspend", "freeze", "stall", "kill")
+
+
+def extra(disk: SimDisk | None) -> float:
+    """Seconds that a write takes more than usual, at most."""
+    return disk.slow_by if disk is not None else 0.0
 
 
 def timeline_of(world: World, title: str) -> Timeline:

@@ -9,8 +9,10 @@ from __future__ import annotations
 import os
 
 import pytest
-from tests.simulation.cluster import Cluster
+from tests.simulation.cluster import OWN_KINDS, Cluster
 from tests.simulation.corpus import CLUSTER
+
+from incumbent.testing.faults import ALL_KINDS
 
 FIRST = int(os.environ.get("FIRST", "1"))
 SEEDS = int(os.environ.get("SEEDS", "200"))
@@ -30,3 +32,8 @@ def test_a_seed_that_once_failed(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + SEEDS))
 def test_no_two_instances_at_once_and_progress_after_healing(seed: int) -> None:
     twice(seed)
+
+
+@pytest.mark.parametrize("seed", range(FIRST, FIRST + SEEDS // 4))
+def test_the_same_with_disks_clocks_and_replies_that_fail(seed: int) -> None:
+    Cluster(seed, kinds=(*ALL_KINDS, *OWN_KINDS)).run()

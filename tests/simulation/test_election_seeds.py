@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 
 import pytest
-from tests.simulation.corpus import ELECTION
+from tests.simulation.corpus import ELECTION, ELECTION_ON_BAD_DISKS
 from tests.simulation.election import Election
 from tests.simulation.test_repeats import pythons, trace
+
+from incumbent.testing.faults import ALL_KINDS
 
 FIRST = int(os.environ.get("FIRST", "0"))
 SEEDS = int(os.environ.get("SEEDS", "200"))
@@ -27,6 +29,16 @@ def test_a_seed_that_once_failed(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + SEEDS))
 def test_never_two_leaders_and_somebody_leads_after_healing(seed: int) -> None:
     twice(seed)
+
+
+@pytest.mark.parametrize("seed", list(ELECTION_ON_BAD_DISKS))
+def test_a_seed_of_all_kinds_that_once_failed(seed: int) -> None:
+    Election(seed, kinds=tuple(ALL_KINDS)).run()
+
+
+@pytest.mark.parametrize("seed", range(FIRST, FIRST + SEEDS // 2))
+def test_the_same_with_disks_clocks_and_replies_that_fail(seed: int) -> None:
+    Election(seed, kinds=tuple(ALL_KINDS)).run()
 
 
 @pytest.mark.parametrize("python", pythons())

@@ -12,7 +12,6 @@ was lost, a connection dropped or a caller was cancelled.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -24,6 +23,9 @@ from incumbent.errors import FateUnknown, NoNode, NotSent, Refused, SessionError
 __all__ = ["Ledger", "Pause"]
 
 T = TypeVar("T")
+
+_SYSTEM_ERROR = -1
+"""The server cannot write at present, for a full disk: it will."""
 
 
 class Pause:
@@ -101,14 +103,18 @@ class Ledger:
         is_certain = True
         try:
             while self.client.session_id == session_id:
-                with contextlib.suppress(FateUnknown, NotSent):
+                try:
                     if not is_certain:  # in a plain dialect the name may be another's by now
                         stat = await self.client.exists(path)
                         if stat is None or stat.czxid != czxid:
                             return
                     await self.client.delete(path)
                     return
-                is_certain = False
+                except (FateUnknown, NotSent):
+                    is_certain = False
+                except Refused as error:
+                    if error.code != _SYSTEM_ERROR:
+                        raise
                 await pause.take()
         except NoNode:
             return
