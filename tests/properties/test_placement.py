@@ -106,3 +106,13 @@ def test_seats_for_which_nobody_stands_are_no_load():
 
     assert {plan["web0/0"].node, plan["web1/0"].node} == {"n1", "n2"}
     assert all(plan[s.seat].node == "n1" for s in stuck)
+
+
+def test_a_seat_that_has_just_come_moves_rather_than_one_that_runs():
+    runs = [SeatNeeds(seat="web/0", owner="n1")]
+    came = [SeatNeeds(seat=f"web/{k}", owner="n1", is_new=True) for k in range(1, 5)]
+
+    plan = place([*runs, *came], ["n1", "n2", "n3"])
+
+    assert plan["web/0"].node == "n1"
+    assert sorted(each.node for each in plan.values()) == ["n1", "n1", "n2", "n2", "n3"]

@@ -8,7 +8,7 @@ where that evens two nodes out by at least two, so that no move is ever worth un
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
 from incumbent.agent.tree import SeatPlan
@@ -21,12 +21,14 @@ class SeatNeeds:
     """A seat, and what binds it. `owner`: the node that has it now, or would take it next.
 
     A seat for which nobody stands (no node has what it requires) is no load: `is_load` False.
+    One that is in no plan yet has hardly begun: where either may move, it does (`is_new`).
     """
 
     seat: str
     nodes: Sequence[str] = ()
     owner: str | None = None
     is_load: bool = True
+    is_new: bool = False
 
     def allows(self, node: str) -> bool:
         return not self.nodes or node in self.nodes
@@ -50,7 +52,8 @@ def place(
             load[node] += needs.is_load
 
     movable = {seat: node for seat, node in target.items() if seat in counted}
-    while (move := _best_move(movable, allowed, load)) is not None:
+    new = {s.seat for s in wanted if s.is_new}
+    while (move := _best_move(movable, allowed, load, new)) is not None:
         seat, node = move
         load[movable[seat] or ""] -= 1
         load[node] += 1
@@ -64,17 +67,23 @@ def place(
 
 
 def _best_move(
-    target: Mapping[str, str | None], allowed: Mapping[str, Sequence[str]], load: Mapping[str, int]
+    target: Mapping[str, str | None],
+    allowed: Mapping[str, Sequence[str]],
+    load: Mapping[str, int],
+    new: Container[str],
 ) -> tuple[str, str] | None:
-    """The move that evens out most, the first by name among equals; None where none does."""
-    best: tuple[int, str, str] | None = None
+    """The move that evens out most; among equals of a new seat, then the first by name. None
+    where none does.
+    """
+    best: tuple[int, bool, str, str] | None = None
     for seat in sorted(target):
         here = target[seat] or ""
         for node in allowed[seat]:
             gain = load[here] - load[node]
-            if gain >= 2 and (best is None or (-gain, seat, node) < best):
-                best = (-gain, seat, node)
-    return None if best is None else (best[1], best[2])
+            move = (-gain, seat not in new, seat, node)
+            if gain >= 2 and (best is None or move < best):
+                best = move
+    return None if best is None else (best[2], best[3])
 
 
 def _standbys(seat: str, node: str, allowed: Sequence[str], count: int) -> list[str]:

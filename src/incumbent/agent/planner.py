@@ -188,7 +188,15 @@ class Planner:
                 is_settled = planned not in live or not self._is_moving()
                 owner = heads[0] if heads and is_settled else planned
                 is_load = bool(heads) or planned is None
-                needs.append(SeatNeeds(seat=seat, nodes=allowed, owner=owner, is_load=is_load))
+                needs.append(
+                    SeatNeeds(
+                        seat=seat,
+                        nodes=allowed,
+                        owner=owner,
+                        is_load=is_load,
+                        is_new=planned is None,
+                    )
+                )
         finally:
             for each in reads:
                 each.cancel()

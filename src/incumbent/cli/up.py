@@ -69,9 +69,9 @@ def main(argv: Sequence[str]) -> int:
 
 
 def stop_signals() -> list[signal.Signals]:
-    """What tells us to stop; not what is ignored, as nohup and a shell's `&` ask."""
-    known = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    return [number for number in known if signal.getsignal(number) is not signal.SIG_IGN]
+    """What tells us to stop; a hangup not where nohup has it ignored."""
+    is_nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    return [signal.SIGINT, signal.SIGTERM, *([] if is_nohup else [signal.SIGHUP])]
 
 
 def _parser() -> argparse.ArgumentParser:
