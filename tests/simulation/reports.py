@@ -14,7 +14,7 @@ from incumbent.testing.world import World
 
 __all__ = ["explain", "extra", "timeline_of"]
 
-FOLDER = Path(__file__).parents[2] / "build" / "timelines"
+_FOLDER = Path(__file__).parents[2] / "build" / "timelines"
 _DOWN = ("crash", "suspend", "freeze", "stall", "kill")
 
 
@@ -64,12 +64,14 @@ def _add_servers(timeline: Timeline, world: World) -> None:
 def explain(
     error: BaseException, name: str, world: World, faults: Sequence[Fault], timeline: Timeline
 ) -> None:
-    """Add to the error what one needs to look into it."""
+    """Add to the error what one needs to look into it. TIMELINES names the folder, 0 is none."""
     error.add_note(describe(world.seed, faults))
-    if os.environ.get("TIMELINES", "1") == "0":
+    wanted = os.environ.get("TIMELINES", str(_FOLDER))
+    if wanted == "0":
         return
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    page = FOLDER / f"{name}-{world.seed}.html"
+    folder = Path(wanted)
+    folder.mkdir(parents=True, exist_ok=True)
+    page = folder / f"{name}-{world.seed}.html"
     told = [line for line in world.lines if line[1] != "net"]
     page.write_text(timeline.html(why=f"{error}\n\n{describe(world.seed, faults)}", lines=told))
     where = page.relative_to(Path.cwd()) if page.is_relative_to(Path.cwd()) else page

@@ -32,6 +32,7 @@ def kind_of_failure(
 
 
 def main(world: str, seed: int, kinds: tuple[str, ...] = ()) -> int:
+    wanted = os.environ.pop("TIMELINES", None)
     os.environ["TIMELINES"] = "0"
     whole = list(WORLDS[world](seed, kinds, None).faults)
     kind = kind_of_failure(world, seed, kinds, whole)
@@ -43,7 +44,9 @@ def main(world: str, seed: int, kinds: tuple[str, ...] = ()) -> int:
     print(f"# {world}, seed {seed}: {len(small)} of {len(whole)} faults")
     for fault in small:
         print(f"{fault!r},")
-    os.environ["TIMELINES"] = "1"
+    del os.environ["TIMELINES"]
+    if wanted is not None:
+        os.environ["TIMELINES"] = wanted
     try:
         WORLDS[world](seed, kinds, small).run()
     except AssertionError as error:

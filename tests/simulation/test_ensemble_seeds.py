@@ -40,3 +40,4 @@ def test_a_seed_of_the_ensemble_is_one_exact_run(seed: int) -> None:
 def test_many_more_seeds() -> None:
     for seed in range(FIRST + SEEDS, FIRST + SEEDS + 2000):
         Election(seed, ensemble=True).run()
+        Cluster(seed, ensemble=True).run()
