@@ -183,7 +183,9 @@ class Traffic:
             if isinstance(value, Exception):
                 self._log(f"watches were not set again: {value}")
                 connection.drop("watches were not set again")
-            elif call.request is last:
+                return
+            self._watches.were_set()
+            if call.request is last:
                 self._watches.look_again()
 
         requests = list(self._watches.requests(last_zxid))
@@ -203,10 +205,15 @@ class Traffic:
             )
 
     def send_all(self, connection: Connection, requests: Sequence[Request]) -> None:
-        """Requests of which nobody awaits the answers."""
+        """Requests that make the server's watches what they have to be."""
+
+        def then(call: Call, value: object) -> None:
+            self.send_all(connection, self._watches.carried_out(call.request))
+
+        self.pump()
         for request in requests:
             xid = Xid.SET_WATCHES if isinstance(request, SetWatches) else None
-            self.send_own(connection, request, lambda call, value: None, xid)
+            self.send_own(connection, request, then, xid)
 
     def settle(self, call: Call, value: Any) -> None:
         """The call's outcome, a value or an exception. Only the first one counts."""

@@ -54,19 +54,28 @@ _CHUNK = 128 * 1024
 
 _Table: TypeAlias = dict[str, dict[Watcher, None]]
 
+_Key: TypeAlias = tuple[str, str]
+"""A kind of watch and a path."""
+
+_REMOVED_AS = {"data": WatchType.DATA, "child": WatchType.CHILDREN}
+"""The one-shot kinds."""
+
 
 class Watches:
     """The watchers of one session, by kind and path, in order of registration."""
 
     __slots__ = (
         "_asked",
+        "_bared",
         "_child",
         "_data",
         "_exist",
         "_log",
+        "_owed",
         "_persistent",
         "_recursive",
         "_root",
+        "_since",
     )
 
     def __init__(self, log: Callable[[str], None], root: Chroot) -> None:
@@ -77,8 +86,16 @@ class Watches:
         self._child: _Table = {}
         self._persistent: _Table = {}
         self._recursive: _Table = {}
-        self._asked: dict[tuple[WatchType, str], int] = {}
-        """Requests under way after whose answer the server may have a watch: type, path → how many."""
+        self._since: list[int] = []
+        """What was last seen when each AddWatch and SetWatches of our own was sent that is under
+        way, oldest first: what happened since may not have been told."""
+        self._asked: dict[_Key, int] = {}
+        """Requests under way after whose answer the server may have a watch: how many."""
+        self._owed: dict[_Key, None] = {}
+        """Watches to be taken off as soon as nobody asks for the same any more."""
+        self._bared: dict[str, bool] = {}
+        """Paths of reads under way without the lasting watch that they relied on; True: their own
+        went with it too."""
 
     def __len__(self) -> int:
         return sum(len(watchers) for table in self._tables for watchers in table.values())
@@ -90,20 +107,22 @@ class Watches:
     def asks(self, wanted: Request) -> Request:
         """A request for a watch begins its way; as it is to be sent. Ends with `answered` or
         `given_up`."""
-        path = wanted.where
-        key = (_type(wanted), path)
-        will_last = self._lasting(path) or (WatchType.ANY, path) in self._asked
+        mode, key = self._mode(wanted.where), _key(wanted)
         self._asked[key] = self._asked.get(key, 0) + 1
+        if mode is None:
+            return wanted
         if isinstance(wanted, AddWatch):
-            return replace(wanted, mode=WatchMode.RECURSIVE) if path in self._recursive else wanted
-        return replace(wanted, watch=False) if will_last else wanted  # type: ignore[type-var]
+            return replace(wanted, mode=max(mode, wanted.mode))
+        return replace(wanted, watch=False)  # type: ignore[type-var]
 
     def given_up(self, wanted: Request) -> None:
         """It ended without an answer, or with one that we could not read."""
-        key = (_type(wanted), wanted.where)
+        key, path = _key(wanted), wanted.where
         self._asked[key] -= 1
         if not self._asked[key]:
             del self._asked[key]
+            if not any((kind, path) in self._asked for kind in _REMOVED_AS):
+                self._bared.pop(path, None)
 
     def answered(
         self,
@@ -114,32 +133,51 @@ class Watches:
         last_zxid: int,
     ) -> list[Request]:
         """It was answered: register. Without `watcher` nobody waits any more."""
-        self.given_up(wanted)
         path = wanted.where
+        bared = self._bared.get(path)
+        self.given_up(wanted)
         table = self._table(wanted, value)
-        if table is None:
-            return []
-        if watcher is None:
-            return self._surplus(_type(wanted), path, last_zxid)
-        table.setdefault(path, {})[watcher] = None
+        if table is not None and watcher is not None:
+            table.setdefault(path, {})[watcher] = None
+        mode = self._mode(path)
         if isinstance(sent, AddWatch):
-            if path not in self._recursive or sent.mode == WatchMode.RECURSIVE:
+            if table is None or mode == sent.mode:
                 return []
-            self._call_all(({path: self._recursive[path]},), LOOK_AGAIN)
-            return [AddWatch(path, WatchMode.RECURSIVE)]
-        if sent is wanted or self._lasting(path):
+            return self._lasts_less(path, last_zxid)
+        if table is None or watcher is None:
+            key = _key(wanted)
+            return self._surplus(key) if table is not None or key in self._owed else []
+        if bared or (sent is not wanted and (bared is not None or mode is None)):
+            return self._set(last_zxid, path)  # the lasting watch that it relied on is gone
+        return []
+
+    def were_set(self) -> None:
+        """The oldest of our own requests under way was carried out, what it told has come."""
+        self._since.pop(0)
+
+    def carried_out(self, request: Request) -> list[Request]:
+        """One of the requests that were asked for here was carried out."""
+        if isinstance(request, AddWatch):  # the watch before it may have told too little
+            path = request.path
+            tables = [{path: t.get(path, {})} for t in (self._persistent, self._recursive)]
+            self._call_all(tables, LOOK_AGAIN)
+            self._tell_of_children(path, {})
+        if isinstance(request, AddWatch | SetWatches):
+            self.were_set()
+        if not isinstance(request, SetWatches):
             return []
-        return self._set(last_zxid, path)  # the lasting watch that it relied on is gone
+        # Whoever waited may have heard meanwhile what an older watch told.
+        kinds = (("data", request.data), ("data", request.exist), ("child", request.child))
+        keys = dict.fromkeys((kind, path) for kind, listed in kinds for path in listed)
+        return [each for key in keys for each in self._surplus(key)]
 
     def remove(self, path: str, watcher: Watcher, last_zxid: int) -> list[Request]:
         """Nobody waits for this any more: forget the watcher; no error if it is not there."""
         emptied = [table for table in self._tables if _pop(table, path, watcher)]
         if any(table is self._persistent or table is self._recursive for table in emptied):
             return self._lasts_less(path, last_zxid)
-        kinds = [WatchType.CHILDREN if t is self._child else WatchType.DATA for t in emptied]
-        return [
-            each for kind in dict.fromkeys(kinds) for each in self._surplus(kind, path, last_zxid)
-        ]
+        kinds = ["child" if table is self._child else "data" for table in emptied]
+        return [each for kind in dict.fromkeys(kinds) for each in self._surplus((kind, path))]
 
     def fire(self, event: WatchEvent) -> None:
         """Call whom this event concerns, each once."""
@@ -147,11 +185,9 @@ class Watches:
         for watcher in told:
             self._call(watcher, event)
         above = parent(event.path) if event.path.startswith("/") and event.path != "/" else ""
-        if event.type in (EventType.CREATED, EventType.DELETED) and above in self._recursive:
-            coming_or_going = replace(event, type=EventType.CHILD, path=above)
-            one_shot = self._child.pop(above, {})
-            for watcher in one_shot | self._persistent.get(above, {}):
-                self._call(watcher, coming_or_going)
+        is_about_a_child = event.type in (EventType.CREATED, EventType.DELETED)
+        if is_about_a_child and self._mode(above) is WatchMode.RECURSIVE:
+            self._tell_of_children(above, self._persistent.get(above, {}))
 
     def look_again(self) -> None:
         """A server has our watches again: those that last may have missed something."""
@@ -159,6 +195,7 @@ class Watches:
 
     def end(self) -> Callable[[], None]:
         """Forget all; the result tells each of them, once, that the session is over."""
+        self._since.clear()
         tables = tuple(dict(table) for table in self._tables)
         for table in self._tables:
             table.clear()
@@ -167,8 +204,14 @@ class Watches:
     def requests(self, last_zxid: int) -> Iterator[SetWatches | SetWatches2]:
         """What sets every watch again; what changed after `last_zxid` fires the one-shot ones.
 
-        Lasting ones go last: on their path they take the one-shot ones' place.
+        Lasting ones go last: on their path they take the one-shot ones' place. Where an earlier
+        SetWatches was cut off, what it would have told is told now.
         """
+        for sort, path in self._asked:
+            if sort in _REMOVED_AS and not (path in self._persistent or path in self._recursive):
+                self._bared.setdefault(path, False)
+        last_zxid = min([last_zxid, *self._since])
+        self._since.clear()
         kinds: tuple[list[str], ...] = ([], [], [], [], [])
         tables = (*self._tables[:4], self._recursive)
         size = 0
@@ -179,15 +222,22 @@ class Watches:
                 kind.append(path)
                 size += len(path.encode()) + 4
                 if size >= _CHUNK:
+                    self._since.append(last_zxid)
                     yield _set_watches(last_zxid, kinds)
                     for each in kinds:
                         each.clear()
                     size = 0
         if size:
+            self._since.append(last_zxid)
             yield _set_watches(last_zxid, kinds)
 
-    def _lasting(self, path: str) -> bool:
-        return path in self._persistent or path in self._recursive
+    def _mode(self, path: str) -> WatchMode | None:
+        """How lasting the server's watch has to be, counting those that are asked for."""
+        if path in self._recursive or ("recursive", path) in self._asked:
+            return WatchMode.RECURSIVE
+        if path in self._persistent or ("persistent", path) in self._asked:
+            return WatchMode.PERSISTENT
+        return None
 
     def _table(self, request: Request, value: object) -> _Table | None:
         """Where the server has set a watch, going by its answer.
@@ -206,29 +256,46 @@ class Watches:
         assert isinstance(request, AddWatch)
         return self._recursive if request.mode == WatchMode.RECURSIVE else self._persistent
 
-    def _surplus(self, kind: WatchType, path: str, last_zxid: int) -> list[Request]:
-        """What takes the server's watch away, unless somebody waits for it, or soon will."""
-        if kind is WatchType.ANY:
-            return self._lasts_less(path, last_zxid)
-        tables = (self._child,) if kind is WatchType.CHILDREN else (self._data, self._exist)
-        is_needed = any(path in table for table in tables) or self._lasting(path)
-        if is_needed or (kind, path) in self._asked or (WatchType.ANY, path) in self._asked:
+    def _surplus(self, key: _Key) -> list[Request]:
+        """What takes a one-shot watch off, unless somebody waits for it, or may soon."""
+        kind, path = key
+        self._owed.pop(key, None)
+        tables = (self._child,) if kind == "child" else (self._data, self._exist)
+        if any(path in table for table in tables) or self._mode(path) is not None:
             return []
-        return [RemoveWatches(path, kind)]
+        if key in self._asked:
+            self._owed[key] = None
+            return []
+        return [RemoveWatches(path, _REMOVED_AS[kind])]
 
     def _lasts_less(self, path: str, last_zxid: int) -> list[Request]:
-        """A lasting watcher went: the server's watch becomes what the others need."""
-        if path in self._recursive or (WatchType.ANY, path) in self._asked:
-            return []
-        if path in self._persistent:  # what comes until then says nothing of children
-            self._call_all(({path: self._persistent[path]},), LOOK_AGAIN)
-            return [AddWatch(path, WatchMode.PERSISTENT)]
+        """The server's lasting watch is not what is needed, or is needed no more."""
+        mode = self._mode(path)
+        if mode is not None:
+            self._since.append(last_zxid)
+            return [AddWatch(path, mode)]
+        if any((kind, path) in self._asked for kind in _REMOVED_AS):
+            self._bared[path] = True
         return [RemoveWatches(path, WatchType.ANY), *self._set(last_zxid, path)]
 
     def _set(self, last_zxid: int, path: str) -> list[Request]:
-        """What sets the one-shot watches on this path."""
+        """What sets the one-shot watches on this path, and leaves a lasting one in place."""
         kinds = [[path] if path in table else [] for table in self._tables[:3]]
-        return [SetWatches(last_zxid, *kinds)] if any(kinds) else []
+        mode = self._mode(path)
+        if not any(kinds):
+            return []
+        requests = [
+            SetWatches(last_zxid, *kinds),
+            *([] if mode is None else [AddWatch(path, mode)]),
+        ]
+        self._since += [last_zxid] * len(requests)
+        return requests
+
+    def _tell_of_children(self, path: str, others: dict[Watcher, None]) -> None:
+        """A child may have come or gone, and no CHILD says it."""
+        event = WatchEvent(EventType.CHILD, KeeperState.CONNECTED, path)
+        for watcher in self._child.pop(path, {}) | others:
+            self._call(watcher, event)
 
     def _concerned(self, event: WatchEvent) -> dict[Watcher, None]:
         path = event.path
@@ -265,11 +332,12 @@ class Watches:
             self._log(f"a watcher failed at {event.type.name} {event.path}: {error!r}")
 
 
-def _type(request: Request) -> WatchType:
+def _key(request: Request) -> _Key:
     if isinstance(request, AddWatch):
-        return WatchType.ANY
+        is_recursive = request.mode == WatchMode.RECURSIVE
+        return ("recursive" if is_recursive else "persistent", request.path)
     is_child = isinstance(request, GetChildren | GetChildren2)
-    return WatchType.CHILDREN if is_child else WatchType.DATA
+    return ("child" if is_child else "data", request.where)
 
 
 def _pop(table: _Table, path: str, watcher: Watcher) -> bool:
