@@ -35,6 +35,7 @@ __all__ = ["Connection", "ConnectionFailed", "Link", "Xids", "words"]
 MAX_ANSWER = 64 * 1024 * 1024
 """Bytes of one answer that we accept; a server's own limit on requests does not bind answers."""
 
+_REFUSAL = 16  # bytes of a bare header: how a server for reading only refuses (Apache 3.8)
 _BUFFER = 1024 * 1024  # bytes that may wait for the socket before callers' requests stay with us
 
 
@@ -194,6 +195,10 @@ class Connection(asyncio.Protocol):
 
     def _take(self, body: bytes) -> None:
         if not self.response.done():
+            if len(body) == _REFUSAL:
+                code = ReplyHeader.read(Reader(body)).err
+                self.drop(f"it refused to make a session (code {code})")
+                return
             self.response.set_result(ConnectResponse.decode(body))
             self._answers.limit(MAX_ANSWER, passes=True)
             return

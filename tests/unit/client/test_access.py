@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.apache import ApacheEnsemble, ApacheServer
 from tests.e2e.served import Served, certificates
 from tests.relay import relay_to
 from tests.unit.client.scripted import Peer, client_of, reached, scripted
@@ -268,6 +269,18 @@ async def test_a_read_only_server_is_a_state_of_its_own_until_one_that_writes_is
             assert [hello.read_only for hello in writes.hellos] == [False, False]
 
 
+async def test_a_session_refused_by_a_bare_header_is_in_the_report() -> None:
+    async with scripted() as server:
+
+        def refuse(hello: ConnectRequest) -> ConnectResponse | None:
+            server.peer.refuse(0, -119)
+            return None
+
+        server.on_hello = refuse
+        with pytest.raises(ConnectTimeout, match="code -119"):
+            await Client(server.hosts).connect(0.3)
+
+
 async def test_without_being_asked_for_a_read_only_server_is_none() -> None:
     async with scripted() as server:
         server.on_hello = read_only
@@ -368,3 +381,55 @@ def test_hosts_with_a_chroot() -> None:
     assert split_chroot("a:1/") == ("a:1", "")
     with pytest.raises(SpecError, match="chroot"):
         split_chroot("a:1/x//y")
+
+
+# -- Apache's servers -----------------------------------------------------------------------------
+
+JAAS = """\
+Server {
+  org.apache.zookeeper.server.auth.DigestLoginModule required
+  user_alice="wonder-land";
+};
+"""
+
+
+@pytest.mark.apache
+async def test_apache_takes_our_sasl_and_proves_itself(tmp_path: Path) -> None:
+    (tmp_path / "jaas").write_text(JAAS)
+    properties = {
+        "java.security.auth.login.config": str(tmp_path / "jaas"),
+        "zookeeper.authProvider.1": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider",
+    }
+    with ApacheServer(tmp_path / "apache", properties=properties) as apache:
+        async with client_of(
+            apache.hosts, auth=[("sasl", b"alice:wonder-land")], session_timeout=8.0
+        ) as client:
+            assert Id("sasl", "alice") in await client.who_am_i()
+        with pytest.raises(AuthFailed):
+            await Client(apache.hosts, auth=[("sasl", b"alice:wrong")]).connect(10)
+
+
+@pytest.mark.apache
+async def test_a_server_cut_off_from_its_ensemble_is_read_only_until_it_is_not(
+    tmp_path: Path,
+) -> None:
+    properties = {"readonlymode.enabled": "true"}
+    local = {"localSessionsEnabled": "true", "localSessionsUpgradingEnabled": "true"}
+    with ApacheEnsemble(tmp_path, tick_time=500, settings=local, properties=properties) as ensemble:
+        for i in (1, 2):
+            ensemble.kill(i)
+        client = Client(ensemble.hosts, session_timeout=8.0, read_only=True)
+        await client.connect(40)
+        assert client.state is State.READ_ONLY
+        assert "zookeeper" in await client.children("/")
+        with pytest.raises(ReadOnlyServer):
+            await client.create("/a")
+
+        ensemble.restart(1, wait=False)
+        async with asyncio.timeout(40):
+            await reached(client, State.CONNECTED)
+        await client.create("/a", ephemeral=True)
+        stat = await client.exists("/a")
+        assert stat is not None
+        assert stat.ephemeralOwner == client.session_id
+        await client.close()
