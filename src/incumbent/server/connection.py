@@ -137,7 +137,8 @@ class Connection(Peer, asyncio.Protocol):
     def take(self) -> bytes | None:
         """The next frame of the queue; None at the end of all."""
         body = self.queue.popleft()
-        self._queue_bytes -= _cost(body)
+        size = len(body) if body else 0
+        self._queue_bytes -= size if size > _FRAME_COST else _FRAME_COST
         if self._is_full and self._queue_bytes < self._queue_most / 2:
             self._is_full = False
             if self._transport is not None and not self._transport.is_closing():

@@ -88,7 +88,7 @@ class Server:
         self.host = ""
         self.port = 0
         self.tick = tick
-        self.on_request: Callable[[int, Request], None] | None = None
+        self._on_request: Callable[[int, Request], None] | None = None
         self.line: Callable[[asyncio.Protocol], asyncio.Protocol] | None = None
         self.spares_ephemerals: Callable[[int], bool] | None = None
         self.words: Container[str] = words.DEFAULT_WORDS
@@ -116,6 +116,17 @@ class Server:
         self._pipeline: asyncio.Task[None] | None = None
         self._served: list[tuple[Connection, int]] = []  # in this turn, and how many of theirs
         self._questions = Questions()
+
+    @property
+    def on_request(self) -> Callable[[int, Request], None] | None:
+        """See the class; without it most requests need not become objects."""
+        return self._on_request
+
+    @on_request.setter
+    def on_request(self, observer: Callable[[int, Request], None] | None) -> None:
+        self._on_request = observer
+        if self._service is not None:
+            self._service.on_request = observer
 
     async def start(
         self, host: str = "127.0.0.1", port: int = 0, *, tls: ssl.SSLContext | None = None
@@ -428,12 +439,8 @@ class Server:
             tick=self.tick,
             rng=self._rng,
             log=self._log,
-            on_request=self._observe,
+            on_request=self._on_request,
             policy=self.policy,
         )
         service.spares_ephemerals = self.spares_ephemerals
         return service
-
-    def _observe(self, session_id: int, request: Request) -> None:
-        if self.on_request is not None:
-            self.on_request(session_id, request)

@@ -22,6 +22,7 @@ from incumbent.server.policy import Policy
 from incumbent.server.reads import READS, set_again
 from incumbent.server.sasl import SaslExchange, SaslRefused
 from incumbent.server.sessions import NO_PASSWORD, Peer, Sessions
+from incumbent.server.shortcuts import plain_get, plain_set, stat_reply
 from incumbent.server.store import Loaded
 from incumbent.server.tree import (
     Change,
@@ -166,6 +167,8 @@ class Service:
         if not peer.is_connected:
             self._connect(peer, body)
             return
+        if len(body) > 12 and self.on_request is None and self._handle_at_once(peer, body):
+            return
         try:
             xid, _op, request = decode_request(body)
         except MalformedRequest as malformed:
@@ -183,6 +186,18 @@ class Service:
             self._serve(peer, xid, request)
         except Refused as refused:
             self._reply(peer, xid, refused.code)
+
+    def _handle_at_once(self, peer: Peer, body: bytes) -> bool:
+        """What most requests are; False if this is none of those."""
+        reply = plain_get(self.tree, body)
+        if reply is None:
+            change = plain_set(self.tree, body) if self.is_writable else None
+            if change is None:
+                return False
+            self._carry_out((change,))
+            reply = stat_reply(self.tree, body[:4], change.path)
+        self._post(peer, reply)
+        return True
 
     def _connect(self, peer: Peer, body: bytes) -> None:
         try:
@@ -336,18 +351,25 @@ class Service:
 
     def _commit(self, changes: tuple[Change, ...]) -> list[MultiResult]:
         """One transaction, carried out; per change what a client is told of it."""
-        zxid, time_ms = self.tree.zxid + 1, self._wall_ms()
         results: list[MultiResult] = []
+        self._carry_out(changes, lambda change: results.append(self._result(change)))
+        return results
+
+    def _carry_out(
+        self, changes: tuple[Change, ...], then: Callable[[Change], None] | None = None
+    ) -> None:
+        """One transaction, `then` called after each of its changes; its events are told."""
+        zxid, time_ms = self.tree.zxid + 1, self._wall_ms()
         for change in changes:
             events = self.tree.carry_out(change, zxid, time_ms)
-            results.append(self._result(change))
+            if then is not None:
+                then(change)
             for event in events:
                 watchers = self.watches.fire(event)
                 if watchers:
                     self._tell(watchers, event)
         self.tree.zxid = zxid
         self.transactions.append(Transaction(zxid, time_ms, changes))
-        return results
 
     def _result(self, change: Change) -> MultiResult:
         match change:
@@ -390,9 +412,12 @@ class Service:
 
     def _send(self, peer: Peer, body: bytes) -> None:
         if not peer.is_leaving:
-            peer.out.append(frame(body))
-            peer.out_bytes += len(body)
-            self._changed[peer] = None
+            self._post(peer, frame(body))
+
+    def _post(self, peer: Peer, framed: bytes) -> None:
+        peer.out.append(framed)
+        peer.out_bytes += len(framed) - 4
+        self._changed[peer] = None
 
 
 _SYSTEM_ERROR = -1

@@ -46,7 +46,11 @@ class Reader:
         return values
 
     def take_int(self) -> int:
-        value: int = self.unpack(_INT)[0]
+        try:
+            value: int = _INT.unpack_from(self.body, self.pos)[0]
+        except struct.error:
+            raise RemoteWireError("the body ends early") from None
+        self.pos += 4
         return value
 
     def take(self, count: int) -> bytes:

@@ -7,13 +7,21 @@ Rule of this file: a path is valid or not; none is ever put right.
 
 from __future__ import annotations
 
+import re
+
 __all__ = ["ancestors", "name", "parent", "problem"]
+
+
+_PLAIN = re.compile(r"(?:/(?!\.{1,2}(?:/|\Z))[ -.0-~]+)+").fullmatch
+"""Most paths are of printable ASCII, and nothing is wrong with them."""
 
 
 def problem(path: str, *, sequential: bool = False) -> str | None:
     """Why `path` is no valid path, or None. A sequential create may end in a slash."""
     if not path:
         return "a path cannot be empty"
+    if _PLAIN(path):
+        return None
     if path[0] != "/":
         return "a path begins with /"
     if sequential:

@@ -24,6 +24,7 @@ __all__ = [
     "IDS",
     "OPEN_ACL",
     "STAT",
+    "STAT_LAYOUT",
     "STRINGS",
     "Acl",
     "Id",
@@ -67,10 +68,10 @@ class Id(NamedTuple):
 OPEN_ACL = (Acl(AclPerm.ALL, "world", "anyone"),)
 
 
-_STAT_LAYOUT = struct.Struct(">qqqqiiiqiiq")
+STAT_LAYOUT = struct.Struct(">qqqqiiiqiiq")
 STAT = Codec(
-    lambda out, value: out.extend(_STAT_LAYOUT.pack(*value)),
-    lambda reader: Stat(*reader.unpack(_STAT_LAYOUT)),
+    lambda out, value: out.extend(STAT_LAYOUT.pack(*value)),
+    lambda reader: Stat(*reader.unpack(STAT_LAYOUT)),
 )
 
 
@@ -84,7 +85,25 @@ def _write_id(out: bytearray, value: Id) -> None:
         STRING.write(out, field)
 
 
-ACLS = vector(Codec(_write_acl, lambda r: Acl(INT.read(r), STRING.read(r), STRING.read(r))))
+def _written(codec: Codec, value: Any) -> bytes:
+    out = bytearray()
+    codec.write(out, value)
+    return bytes(out)
+
+
+_ANY_ACLS = vector(Codec(_write_acl, lambda r: Acl(INT.read(r), STRING.read(r), STRING.read(r))))
+_OPEN_BYTES = _written(_ANY_ACLS, OPEN_ACL)
+
+
+def _read_acls(reader: Reader) -> list[Acl]:
+    if reader.body.startswith(_OPEN_BYTES, reader.pos):  # as nearly all are
+        reader.pos += len(_OPEN_BYTES)
+        return list(OPEN_ACL)
+    acls: list[Acl] = _ANY_ACLS.read(reader)
+    return acls
+
+
+ACLS = Codec(_ANY_ACLS.write, _read_acls)
 STRINGS = vector(STRING)
 IDS = vector(
     Codec(
