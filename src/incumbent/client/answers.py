@@ -48,8 +48,10 @@ class Answers:
 
         Raises `RemoteWireError` for a length that cannot be one. To be used up before the next.
         """
-        rest = self._rest
-        rest += data
+        rest: bytes | bytearray = data
+        if self._rest:  # a frame that comes in pieces is put together in place
+            self._rest += data
+            rest = self._rest
         start = 0
         try:
             while True:
@@ -74,4 +76,7 @@ class Answers:
                 start = end
                 yield body
         finally:
-            del rest[:start]
+            if rest is self._rest:
+                del self._rest[:start]
+            else:
+                self._rest += rest[start:]
