@@ -59,7 +59,7 @@ def run_cli(
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
     timeout: float = 60.0,
-    input: str | None = None,
+    stdin: str | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """One `incumbent` command, to its end. Its environment has no settings but those of `env`."""
     clean = {key: value for key, value in os.environ.items() if not key.startswith("INCUMBENT_")}
@@ -70,7 +70,7 @@ def run_cli(
         capture_output=True,
         text=True,
         timeout=timeout,
-        input=input,
+        input=stdin,
         check=False,
     )
 
