@@ -44,6 +44,8 @@ _KINDS: dict[int, tuple[Any, tuple[Codec, ...]]] = {
 _NUMBER_OF = {CreateNode: 1, DeleteNode: 2, SetNode: 3, OpenSession: 4, EndSession: 5, SetAcl: 7}
 _CREATE_OPEN, _CREATE_WITH_ACL = 1, 6
 _TRANSACTION = struct.Struct(">qqi")
+_ONE_CHANGE = struct.Struct(">qqiii")  # the same, its one change's number, and its path's length
+_INT, _LONG = struct.Struct(">i"), struct.Struct(">q")
 _ZNODE = struct.Struct(">qqqqqiiq")
 _WITH_LENGTH = struct.Struct(">qqqqqiiqi")  # and the length of its data
 
@@ -52,6 +54,8 @@ def pack_transactions(transactions: Iterable[Transaction]) -> bytes:
     """One group of transactions, as one row holds it."""
     out = bytearray()
     for zxid, time_ms, changes in transactions:
+        if len(changes) == 1 and _write_at_once(out, zxid, time_ms, changes[0]):
+            continue
         out += _TRANSACTION.pack(zxid, time_ms, len(changes))
         for change in changes:
             _write_change(out, change)
@@ -125,6 +129,29 @@ def unpack_znode(body: bytes) -> Znode:
         acl=acl,
         aversion=aversion,
     )
+
+
+def _write_at_once(out: bytearray, zxid: int, time_ms: int, change: Change) -> bool:
+    """A transaction of one change as nearly all are, in the same bytes; False if it is another."""
+    if type(change) is SetNode:
+        path, data, version = change
+        if data is None:
+            return False
+        end = _INT.pack(version)
+    elif type(change) is CreateNode:
+        path, data, owner, acl = change
+        if data is None or acl is not OPEN_ACL:
+            return False
+        end = _LONG.pack(owner)
+    else:
+        return False
+    raw = path.encode()
+    out += _ONE_CHANGE.pack(zxid, time_ms, 1, _NUMBER_OF[type(change)], len(raw))
+    out += raw
+    out += _INT.pack(len(data))
+    out += data
+    out += end
+    return True
 
 
 def _write_change(out: bytearray, change: Change) -> None:

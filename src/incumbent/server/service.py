@@ -317,11 +317,12 @@ class Service:
     def _write(self, peer: Peer, xid: int, request: MultiOp | SetAcl) -> None:
         self._check_writable()
         step = transactions.decide(self.tree, self._author(peer), request)
+        if isinstance(request, Create) and isinstance(step.change, CreateNode):
+            self._carry_out((step.change,))  # it is answered without a Stat
+            self._answer(peer, xid, request, step.change.path)
+            return
         (result,) = self._commit((step.change,)) if step.change else (None,)
-        if isinstance(request, Create) and isinstance(result, Created):
-            self._answer(peer, xid, request, result.path)
-        else:
-            self._answer(peer, xid, request, result)
+        self._answer(peer, xid, request, result)
 
     def outcome(self, peer: Peer, request: Multi) -> list[tuple[Op, MultiResult]]:
         """Carry out a multi; what it is answered. Raises a `Refused` if it cannot be read."""

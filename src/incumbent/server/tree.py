@@ -261,14 +261,14 @@ class Tree:
     def carry_out(self, change: Change, zxid: int, time_ms: int) -> list[Event]:
         """One change of a transaction. The caller sets `zxid` when all are done."""
         match change:
-            case CreateNode(path, data, owner, acl):
-                return self._create(path, data, owner, acl, zxid, time_ms)
             case SetNode(path, data, version):
                 node = self.nodes[path]
                 self.size += _length(data) - _length(node.data)
                 node.data, node.version = data, version
                 node.mzxid, node.mtime = zxid, time_ms
                 return [Event(EventType.CHANGED, path, node.acl)]
+            case CreateNode(path, data, owner, acl):
+                return self._create(path, data, owner, acl, zxid, time_ms)
             case DeleteNode(path):
                 return self._delete(path, zxid)
             case SetAcl(path, acl, version):

@@ -5,8 +5,13 @@ from __future__ import annotations
 import pytest
 
 from incumbent.errors import WireError
-from incumbent.server.journal import pack_znode, unpack_znode
-from incumbent.server.tree import Znode
+from incumbent.server.journal import (
+    pack_transactions,
+    pack_znode,
+    unpack_transactions,
+    unpack_znode,
+)
+from incumbent.server.tree import Change, CreateNode, DeleteNode, SetNode, Transaction, Znode
 from incumbent.wire import OPEN_ACL, Acl
 
 
@@ -39,3 +44,25 @@ def test_a_torn_znode_is_no_znode() -> None:
     for end in range(len(whole)):
         with pytest.raises(WireError):
             unpack_znode(whole[:end])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        SetNode("/ü", b"data", -5),
+        SetNode("/a", None, 1),
+        CreateNode("/a", b"", 2**62),
+        CreateNode("/a", None, 0),
+        CreateNode("/a", b"data", -(2**63), (Acl(1, "world", "anyone"),)),
+        DeleteNode("/a"),
+    ],
+)
+def test_a_change_alone_is_written_as_among_others(change: Change) -> None:
+    end = DeleteNode("/end")
+    alone = pack_transactions([Transaction(1, 2, (change,))])
+    both = pack_transactions([Transaction(1, 2, (change, end))])
+    last = pack_transactions([Transaction(1, 2, (end,))])
+
+    head = 20
+    assert both[head:] == alone[head:] + last[head:]
+    assert unpack_transactions(alone) == [Transaction(1, 2, (change,))]
