@@ -62,9 +62,22 @@ async def one_round(
     ensemble: ApacheEnsemble, rng: random.Random, number: int, *, tick: float = TICK
 ) -> float:
     """Seconds by which the ephemeral outlived `valid_until`, when its follower was struck just
-    after a beat's answer. Negative: it was believed in when it was gone.
+    after a beat's answer. Negative: it was believed in when it was gone. Where the machine was so
+    busy that the signal came late, and the ephemeral outlived it, it is done again.
     """
-    path, session = f"/lease-{number}", rng.uniform(1.5, 3.0)
+    for attempt in range(5):
+        late, spare = await _struck(ensemble, rng, f"/lease-{number}-{attempt}", tick)
+        if late < STRIKE_WITHIN or spare < 0:
+            return spare
+        ensemble.heal()
+    raise AssertionError(f"the machine is too busy: the signal came {late:.3f} s late")
+
+
+async def _struck(
+    ensemble: ApacheEnsemble, rng: random.Random, path: str, tick: float
+) -> tuple[float, float]:
+    """One round: seconds from the answer to the signal, and those that `one_round` returns."""
+    session = rng.uniform(1.5, 3.0)
     signum = rng.choice([signal.SIGKILL, signal.SIGSTOP])
     victim = ensemble.servers[rng.choice(ensemble.followers())]
     leader = ensemble.servers[ensemble.leader()]
@@ -97,8 +110,7 @@ async def one_round(
         if signum == signal.SIGSTOP:
             victim.thaw()
         await closing
-    assert late < STRIKE_WITHIN, "the machine was too busy for this to mean anything"
-    return spare
+    return late, spare
 
 
 @pytest.mark.parametrize("number", range(10))
