@@ -43,6 +43,7 @@ class Instance:
             pid=report.pid,
             main=report.main or report.pid,
             exited=report.exited,
+            why_stopping=report.exited.why if report.exited is not None else "",
         )
 
     @property
@@ -60,8 +61,8 @@ class Instance:
                 self.refused, self.state = message, "empty"
             case m.Stopping(why=why):
                 self.state, self.why_stopping = "stopping", why
-            case m.Exited():
-                self.exited = message
+            case m.Exited(why=why):
+                self.exited, self.why_stopping = message, self.why_stopping or why
                 if self.state != "empty":
                     self.state = "stopping"
             case m.Stuck():

@@ -226,7 +226,8 @@ class Stopping:
 class Exited:
     """The main process ended; `left` descendants lived at that moment (they are killed).
 
-    `code` and `signal` are both None where the tree was killed before main could be asked.
+    `code` and `signal` are both None where the tree was killed before main could be asked;
+    `why` says so where that was no accident.
     """
 
     tag: ClassVar[str] = "EXITED"
@@ -236,6 +237,7 @@ class Exited:
     signal: int | None
     uptime: float
     left: int
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

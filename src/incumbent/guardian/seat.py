@@ -40,6 +40,8 @@ __all__ = ["KILL_EVERY", "STUCK_AFTER", "Seat"]
 
 KILL_EVERY = 0.1
 """Seconds between two rounds of SIGKILL to a tree that is not proven empty."""
+HARD = "hard deadline: the session's lease runs out"
+"""Why a tree is killed at its hard deadline, or ended by its own first process then."""
 STUCK_AFTER = 5.0
 """Seconds of killing after which a tree is reported as STUCK."""
 
@@ -127,7 +129,9 @@ class Seat:
             return []
         actions: list[Action] = []
         if self.exited is None and self.pid:
-            actions.append(self._tell_exited(None, None, 0, now))
+            is_late = self.state in ("running", "stopping") and now >= self.hard_at
+            why = HARD if is_late else ""  # its first process keeps the deadline, too
+            actions.append(self._tell_exited(None, None, 0, now, why))
         seat, epoch = self.key
         self._end(now)
         actions.append(Send(Empty(seat=seat, epoch=epoch)))
@@ -192,7 +196,7 @@ class Seat:
             return []
         actions: list[Action] = []
         if not paused and now >= self.hard_at:
-            actions += self.kill(now, "hard deadline: the session's lease runs out")
+            actions += self.kill(now, HARD)
         elif not paused and now >= self.soft_at:
             actions += self.stop(
                 now, self.start.stop_grace, "soft deadline: no beat was acknowledged in time"
@@ -219,7 +223,9 @@ class Seat:
             return self.kill_again_at
         return math.inf
 
-    def _tell_exited(self, code: int | None, signal: int | None, left: int, now: float) -> Send:
+    def _tell_exited(
+        self, code: int | None, signal: int | None, left: int, now: float, why: str = ""
+    ) -> Send:
         seat, epoch = self.key
         self.ended_at = now
         self.exited = Exited(
@@ -229,6 +235,7 @@ class Seat:
             signal=signal,
             uptime=now - self.spawned_at,
             left=left,
+            why=why,
         )
         return Send(self.exited)
 

@@ -166,6 +166,17 @@ def test_a_tree_killed_from_outside_has_no_status_but_is_empty() -> None:
     assert isinstance(empty, m.Empty)
 
 
+def test_a_tree_that_ended_itself_at_its_hard_deadline_says_so_to_the_next_agent_too() -> None:
+    world = running()
+    seat = world.table.seats["web/0"]
+    world.now = seat.hard_at + 0.01
+
+    world.tell(a.TreeEmpty("web/0", 1))
+
+    exited = seat.report(world.now).exited
+    assert exited is not None and "hard deadline" in exited.why
+
+
 # stopping
 
 
