@@ -24,7 +24,7 @@ from incumbent.cli.live import Live
 from incumbent.cli.process import Child
 from incumbent.cli.up import PORT, SESSION, Scene, stop_signals
 from incumbent.client import Client
-from incumbent.errors import IncumbentError, SessionExpired
+from incumbent.errors import IncumbentError, NoNode, SessionExpired
 from incumbent.runtime_file import Runtime
 from incumbent.wire import Stat
 
@@ -33,6 +33,8 @@ __all__ = ["run"]
 _PATIENCE = 30.0
 """Seconds in which the server has to answer us."""
 _ASK_EVERY = 1.0
+_LAST_LOOK = 1.0
+"""Seconds."""
 
 
 def run(scene: Scene, server: Child, guardian: Child, early: Sequence[int] = ()) -> int:
@@ -54,6 +56,8 @@ class _Running:
         self._stops = 0
         self._asked = asyncio.Event()
         self._published: tuple[Runtime, list[Path]] | None = None
+        self._began_at: int | None = None
+        """The zxid after which what is said of a seat is about this run."""
 
     async def run(self, early: Sequence[int]) -> int:
         """Returns the exit code."""
@@ -123,15 +127,18 @@ class _Running:
         try:
             await self._declare(client)
             self._publish()
-            began_at = client.last_zxid
+            self._began_at = client.last_zxid
             with suppress(BrokenPipeError):  # nobody is held back, or it is dead and starts again
                 os.write(self.scene.go_fd, b"\n")
             os.close(self.scene.go_fd)
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._ask_agent())
                 for seat in self.seats:
-                    group.create_task(self._follow(client, seat, began_at))
+                    group.create_task(self._follow(client, seat))
         finally:
+            with suppress(IncumbentError, TimeoutError):
+                async with asyncio.timeout(_LAST_LOOK):
+                    await self._last_look(client)
             await client.close()
 
     async def _listening(self) -> None:
@@ -178,19 +185,25 @@ class _Running:
         else:
             self._published = (runtime, written)
 
-    async def _follow(self, client: Client, seat: str, began_at: int) -> None:
+    async def _follow(self, client: Client, seat: str) -> None:
         """Show each change of a seat, over the ends of our own sessions."""
-        path = self.tree.observed(seat)
-
-        def see(data: bytes | None, stat: Stat | None) -> None:
-            if data and stat is not None and stat.mzxid > began_at:
-                self.screen.seat(self.live.see(seat, read(Observed, data, path)))
-
         while True:
             try:
-                await follow_data(client, path, see)
+                await follow_data(
+                    client, self.tree.observed(seat), lambda *found: self._see(seat, *found)
+                )
             except SessionExpired:
                 await asyncio.sleep(0.2)
+
+    async def _last_look(self, client: Client) -> None:
+        """The guardian's end may have been noticed before the last word about a seat was read."""
+        for seat in self.seats:
+            with suppress(NoNode):
+                self._see(seat, *await client.get(self.tree.observed(seat)))
+
+    def _see(self, seat: str, data: bytes | None, stat: Stat | None) -> None:
+        if data and stat is not None and self._began_at is not None and stat.mzxid > self._began_at:
+            self.screen.seat(self.live.see(seat, read(Observed, data, self.tree.observed(seat))))
 
     async def _ask_agent(self) -> None:
         """What never gets as far as the tree: a seat for which this node does not stand."""
