@@ -335,8 +335,13 @@ class Cluster:
                     self.say(f"operator: {error}")
                     await asyncio.sleep(0.5)
 
-        host.run(until_done(vandal), "vandal")
-        return lambda: host.run(until_done(put_right), "operator") and None
+        vandalism = host.run(until_done(vandal), "vandal")
+
+        async def afterwards() -> None:
+            await vandalism.wait()  # it may take longer than its fault
+            await until_done(put_right)
+
+        return lambda: host.run(afterwards(), "operator") and None
 
     async def _target(self, client: Client, rng: random.Random) -> str:
         """A znode of ours to strike; sessions are left alone."""
