@@ -190,7 +190,7 @@ def test_the_tour_shows_what_happens(tmp_path: Path) -> None:
 
 def follow(shell: Shell, command: str, expected: list[str]) -> None:
     """Give a command and wait for what it shows; what only looks is asked again until then."""
-    since, until = len(shell.output.read_text()), time.monotonic() + 20
+    since, until = len(shell.output.read_text()), time.monotonic() + 30
     looks = command.startswith("incumbent ") and not command.endswith("&")
     shell.tell(command)
     ask_at = time.monotonic() + 1.0
