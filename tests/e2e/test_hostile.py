@@ -151,6 +151,20 @@ def test_ctrl_c_while_up_starts_leaves_nothing(tmp_path: Path, after: float) -> 
     assert not list(_alive_in(tmp_path)), "it has ended, and its children have not"
 
 
+@pytest.mark.parametrize("after", [0.0, 0.05, 0.2])
+def test_up_killed_while_it_starts_leaves_nothing(tmp_path: Path, after: float) -> None:
+    (tmp_path / "incumbent.toml").write_text(WEB)
+    up = subprocess.Popen([*INCUMBENT, "up"], cwd=tmp_path, start_new_session=True)
+    log = tmp_path / ".incumbent" / "agent.log"
+    wait_until(log.exists, 20.0)
+    time.sleep(after)
+
+    up.kill()
+    up.wait(10)
+
+    wait_until(lambda: not list(_alive_in(tmp_path)), 30.0, "its children to end")
+
+
 def _alive_in(folder: Path) -> list[int]:
     def mentions(pid: int) -> bool:
         try:

@@ -34,7 +34,7 @@ _HANDED_ON = 10.0
 def main(argv: Sequence[str]) -> int:
     """Be a node until told to stop; returns the exit code."""
     options = _parser().parse_args(argv)
-    parent = die_with_parent() if options.parent_death else None
+    parent = die_with_parent(options.parent_pid) if options.parent_death else None
     try:
         settings = resolve({key: getattr(options, key) for key in KEYS})
         hosts = settings.hosts()
@@ -105,6 +105,7 @@ def _parser() -> argparse.ArgumentParser:
         "--parent-death", action="store_true", help="stop in order when the starting process ends"
     )
     parser.add_argument("--stop-order", metavar="NAME,…", default="", help=argparse.SUPPRESS)
+    parser.add_argument("--parent-pid", metavar="N", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--after-fd", metavar="N", type=int, help=argparse.SUPPRESS)
     return parser
 

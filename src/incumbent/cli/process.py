@@ -25,9 +25,12 @@ def module(name: str, *arguments: str) -> list[str]:
     return [sys.executable, "-P", "-m", name, *arguments]
 
 
-def die_with_parent() -> int:
-    """SIGTERM when the process that started this one ends, however it ends; its pid."""
-    parent = os.getppid()
+def die_with_parent(parent: int | None = None) -> int:
+    """SIGTERM when the process that started this one ends, however it ends; its pid.
+
+    Without `parent`, that pid as it told us, one that has ended before we ask is not noticed.
+    """
+    parent = parent or os.getppid()
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM))
     if os.getppid() != parent:
         os.kill(os.getpid(), signal.SIGTERM)

@@ -174,5 +174,6 @@ class Scene:
         argv = module("incumbent.cli", "agent", "--parent-death", "--zookeeper", self.hosts)
         argv += ["--node", self.settings.node, "--root", self.settings.root, "--tick", "0"]
         argv += ["--data", str(self.folder.agent), "--session-timeout", f"{self.session:g}"]
+        argv += ["--parent-pid", str(os.getpid())]
         argv += ["--stop-order", ",".join(spec.name for spec in self.specs), *more]
         return Child(argv, self.folder.log("agent"), pass_fds=(self.life[1], *pass_fds))
