@@ -11,6 +11,7 @@ import signal
 from collections.abc import Generator, Iterator
 from typing import Any, TypeVar
 
+import hypothesis
 import pytest
 from tests.apache import ApacheEnsemble, ApacheServer, apache_missing
 
@@ -29,6 +30,13 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 def _in_ci() -> bool:
     return os.environ.get("CI", "").lower() == "true"
+
+
+# A run in CI says something of the change, not of its luck: the same examples each time. What
+# random ones find on developers' machines becomes an example of its own.
+hypothesis.settings.register_profile("ci", derandomize=True, deadline=None)
+hypothesis.settings.register_profile("dev", deadline=None)
+hypothesis.settings.load_profile("ci" if _in_ci() else "dev")
 
 
 @pytest.fixture(scope="session")

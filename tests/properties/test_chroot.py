@@ -38,6 +38,7 @@ from incumbent.wire import (
     WatchEvent,
     WhoAmI,
 )
+from incumbent.wire.paths import problem
 
 STAT = Stat(*range(11))
 
@@ -97,7 +98,11 @@ def test_answers_and_events_have_the_callers_paths(root: str, path: str) -> None
     assert chroot.event(event).path == path
 
 
-@given(root=roots, others=st.lists(paths, max_size=5), path=paths)
+there_are = paths.filter(lambda path: problem(path) is None)
+"""Paths that a server can have."""
+
+
+@given(root=roots, others=st.lists(there_are, max_size=5), path=there_are)
 def test_of_the_ephemerals_only_those_below_are_shown(
     root: str, others: list[str], path: str
 ) -> None:

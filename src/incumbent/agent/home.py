@@ -21,7 +21,7 @@ from incumbent.runtime_file import boot_id, start_time
 
 __all__ = ["Home", "HomeInUse", "HomeUnusable", "LeftoversRemain"]
 
-_KEYS = {"seat", "epoch", "pid", "start_time", "boot_id", "owner"}
+_KEYS = {"seat", "epoch", "pid", "start_time", "boot_id", "owner", "folder"}
 END_TIME = 10.0
 """Seconds that the leftovers of an earlier life have to die."""
 
@@ -79,6 +79,15 @@ class Home:
     def socket(self) -> Path:
         return self.folder / "agent.sock"
 
+    @property
+    def _trees_file(self) -> Path:
+        return self.folder / "trees.json"
+
+    @property
+    def _here(self) -> str:
+        """What tells this folder from a copy of it."""
+        return str(self.folder.stat().st_ino)
+
     def log_of(self, seat: str) -> Path:
         component, _, number = seat.rpartition("/")
         return self.logs / f"{component}-{number}.log"
@@ -102,13 +111,17 @@ class Home:
         self._lock = fd
 
     def node_id(self, make: Callable[[], str]) -> str:
-        """This node's id; made once. Raises `HomeUnusable`."""
+        """This node's id; made once for this folder. Raises `HomeUnusable`.
+
+        A copy of the folder is another node: it neither is nor owns what the original started.
+        """
         path = self.folder / "node-id"
         try:
-            if path.exists() and (known := path.read_text().strip()):
-                return known
+            known = path.read_text().split() if path.exists() else []
+            if known and known[1:] == [self._here]:
+                return known[0]
             node_id = make()
-            self._write(path, node_id + "\n")
+            self._write(path, f"{node_id} {self._here}\n")
         except UnicodeDecodeError:
             raise HomeUnusable(self.folder, f"{path} is no text; delete it") from None
         except OSError as error:
@@ -125,17 +138,18 @@ class Home:
                 "start_time": start_time(each.pid) or 0,
                 "boot_id": boot_id(),
                 "owner": owner,
+                "folder": self._here,
             }
             for each in instances.values()
             if each.pid and not each.is_empty
         ]
-        self._write(self.folder / "trees.json", json.dumps(trees))
+        self._write(self._trees_file, json.dumps(trees))
 
     def end_leftovers(self, say: Callable[[str], None]) -> None:
         """End what an earlier life left, and prove it. Raises `LeftoversRemain`."""
         remain = []
         for tree in self._trees():
-            if tree.get("boot_id") != boot_id():
+            if (tree["boot_id"], tree["folder"]) != (boot_id(), self._here):
                 continue
             if start_time(tree["pid"]) == tree["start_time"]:
                 say(f"ending {tree['seat']} (pid {tree['pid']}), left by an earlier life")
@@ -147,7 +161,7 @@ class Home:
 
     def _trees(self) -> list[dict[str, Any]]:
         try:
-            trees = json.loads((self.folder / "trees.json").read_text())
+            trees = json.loads(self._trees_file.read_text())
         except (OSError, ValueError):
             return []
         if not isinstance(trees, list):
