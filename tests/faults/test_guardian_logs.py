@@ -140,12 +140,20 @@ def test_no_log_means_our_own_output(tmp_path: Path) -> None:
 
 
 def writers(g: GuardianUnderTest, *others: int) -> list[int]:
-    """The guardian's children that are neither agent nor first process: log writers.
+    """The guardian's children that are neither agent, spare nor first process: log writers.
 
     The relay of the guardian's own stderr, which is a file here, came before all others."""
     pid = g.process.pid
-    found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return sorted(int(each) for each in found if int(each) not in others)[1:]
+    found = map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
+    return sorted(each for each in found if each not in others and not is_agent(each))[1:]
+
+
+def is_agent(pid: int) -> bool:
+    """Executed anew, with a link: writers and first processes are forks of the guardian."""
+    try:
+        return b"--link-fd" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
 
 
 def total(log: Path) -> int:
