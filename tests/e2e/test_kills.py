@@ -1,7 +1,8 @@
 """The kill table, row by row, with real processes: what is killed, what must still hold.
 
 Every program is a witness: it holds a lock of its seat and writes down that it lives, so that
-the auditor's word does not rest on ours. KILLS=N sets the kills per row (50; `make soak`: 500).
+the auditor's word does not rest on ours. KILLS=N sets the kills per row (50);
+SESSION and TICK the times in seconds (1 and 0.1). `make soak`: 500, and the server's defaults.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ from incumbent.testing.auditor import Expectations, audit
 from incumbent.testing.witness import command
 
 KILLS = int(os.environ.get("KILLS", "50"))
+SESSION = float(os.environ.get("SESSION", "1"))
+TICK = float(os.environ.get("TICK", "0.1"))
 NAMES = ("n1", "n2", "n3")
 KINDS = {
     "plain": (),
@@ -54,7 +57,7 @@ class Town:
         self, folder: Path, *, options: Callable[[Nodes, str], Sequence[str]] | None = None
     ) -> None:
         """`options` of `incumbent agent`, by the node's name; asked for once the server listens."""
-        self.nodes = Nodes(folder)
+        self.nodes = Nodes(folder, tick=TICK, session=SESSION)
         self._options = options
         self.journal = folder / "journal"
         self.locks = folder / "locks"
