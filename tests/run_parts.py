@@ -2,8 +2,8 @@
 
 Rule of this file: every part runs even if one before it failed, and one failure fails the whole.
 A test that fails is given one more try, alone, for much here waits for real processes on a
-machine that has other work; whoever needed it is named. No verdict of the auditor and no seed
-of the simulated world has a second try: what they find is so, however rarely.
+machine that has other work; whoever needed it is named. The tests of the promise itself, the
+auditor's verdicts and the seeds have no second try: what they find is so, however rarely.
 
     python -m tests.run_parts                    all parts
     python -m tests.run_parts unit faults        only these
@@ -39,6 +39,8 @@ _FAILED, _NO_TESTS = 1, 5  # pytest's exit codes
 _MOST_TRIED_AGAIN = 5
 _IS_SO = ("NOT CLEAN", "overlap", "seed ")
 """What a failure says that has no second try."""
+_PROMISE = ("test_kills", "test_hostile", "test_ensemble_lease", "test_mutants")
+"""Modules in which every failure, a needless restart too, breaks what is promised."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,7 +230,8 @@ def _call(command: Sequence[str], limit: float) -> int | None:
 
 def _may_try_again(name: str, failures: Mapping[str, str]) -> bool:
     """Whether these failures may be the machine's."""
-    is_so = any(sign in text for text in failures.values() for sign in _IS_SO)
+    signs = (*_IS_SO, *_PROMISE)
+    is_so = any(sign in text for text in failures.values() for sign in signs)
     return name != "simulation" and not is_so and 0 < len(failures) <= _MOST_TRIED_AGAIN
 
 
@@ -238,7 +241,8 @@ def _failures(report: Path) -> dict[str, str]:
     if report.exists():
         for case in ElementTree.parse(report).getroot().iter("testcase"):
             for trouble in (*case.iter("failure"), *case.iter("error")):
-                found[str(case.get("name"))] = f"{trouble.get('message')}\n{trouble.text}"
+                said = f"{case.get('classname')}\n{trouble.get('message')}\n{trouble.text}"
+                found[str(case.get("name"))] = said
     return found
 
 
