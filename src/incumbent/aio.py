@@ -225,7 +225,7 @@ class Zk(Verbs):
         dialect    "ours" (kazoo's), "plain:PREFIX", or None: as those who stand there
         on_change  called each time we begin to wait for someone (`place.watching`)
         """
-        queue = self.queue(path, dialect=dialect)
+        queue = self.contenders(path, dialect=dialect)
         return lead(queue, member, timeout=timeout, grace=grace, on_change=on_change)
 
     def lock(
@@ -240,7 +240,7 @@ class Zk(Verbs):
         """Wait until we have the lock; the block is cancelled and `LockLost` raised when it is
         lost. Not reentrant. See `lead` for the arguments; `timeout=0` tries once.
         """
-        queue = self.queue(path, dialect=dialect)
+        queue = self.contenders(path, dialect=dialect)
         return lock(queue, member, timeout=timeout, grace=grace)
 
     def try_lock(
@@ -252,13 +252,13 @@ class Zk(Verbs):
         dialect: str | None = "ours",
     ) -> AbstractAsyncContextManager[Hold | None]:
         """The lock if nobody has it, else None, at once."""
-        return try_lock(self.queue(path, dialect=dialect), member, grace=grace)
+        return try_lock(self.contenders(path, dialect=dialect), member, grace=grace)
 
     def election(self, path: str, *, dialect: str | None = None) -> Election:
         """To see who leads, and to stand again and again. `dialect` as in `lead`."""
-        return Election(self.queue(path, dialect=dialect))
+        return Election(self.contenders(path, dialect=dialect))
 
-    def queue(self, path: str, *, dialect: str | None = "ours") -> Queue:
+    def contenders(self, path: str, *, dialect: str | None = "ours") -> Queue:
         """The contenders at `path`, for recipes of one's own."""
         spoken = None if dialect is None else dialects.dialect(dialect)
         return Queue(self.client, path, spoken, rng=self._rng, ledger=self._ledger)

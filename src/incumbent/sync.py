@@ -283,7 +283,7 @@ class Zk:
     ) -> Guarded[Hold]:
         return Guarded(
             self._portal,
-            Wait(self._zk.queue(path, dialect=dialect), member, Deposed, timeout, grace, on_change),
+            Wait(self._zk.contenders(path, dialect=dialect), member, Deposed, timeout, grace, on_change),
             on_lost,
         )
 
@@ -299,7 +299,7 @@ class Zk:
     ) -> Guarded[Hold]:
         return Guarded(
             self._portal,
-            Wait(self._zk.queue(path, dialect=dialect), member, LockLost, timeout, grace),
+            Wait(self._zk.contenders(path, dialect=dialect), member, LockLost, timeout, grace),
             on_lost,
         )
 
@@ -314,9 +314,9 @@ class Zk:
     ) -> Guarded[Hold | None]:
         return Guarded(
             self._portal,
-            Wait(self._zk.queue(path, dialect=dialect), member, LockLost, None, grace, tries=True),
+            Wait(self._zk.contenders(path, dialect=dialect), member, LockLost, None, grace, tries=True),
             on_lost,
         )
 
     def election(self, path: str, *, dialect: str | None = None) -> Election:
-        return Election(self._portal, self._zk.queue(path, dialect=dialect))
+        return Election(self._portal, self._zk.contenders(path, dialect=dialect))

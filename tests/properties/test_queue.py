@@ -53,7 +53,7 @@ class Life:
             case "enter" | "lose create":
                 if what == "lose create":
                     self.lose(client, "Create2")
-                place = await self.zks[client].queue("/q", dialect=self.dialect).enter(b"x")
+                place = await self.zks[client].contenders("/q", dialect=self.dialect).enter(b"x")
                 task = asyncio.create_task(place.first())
                 self.model.append(Contender(place, task))
             case "cut":

@@ -75,7 +75,7 @@ def session(background: Background, **more: Any) -> Iterator[sync.Zk]:
 
 
 PAIRS = [
-    (aio.Zk, sync.Zk, {"client", "queue", "root", "submit"}),
+    (aio.Zk, sync.Zk, {"client", "contenders", "root", "submit"}),
     (events.Events, blocking.Events, {"put"}),
     (hold.Hold, blocking.Hold, {"begin", "belongs_to", "end", "release", "look", "why_not"}),
     (client.Transaction, blocking.Transaction, set()),

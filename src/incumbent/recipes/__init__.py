@@ -6,7 +6,7 @@ waits, `hold` what being first is worth; `lock`, `lead` and `election` are made 
 
 For recipes of one's own, inside asyncio:
 
-    queue = Queue(client, "/app/queue", rng=rng, ledger=ledger)   # or zk.queue("/app/queue")
+    queue = Queue(client, "/app/queue", rng=rng, ledger=ledger)   # or zk.contenders("/app/queue")
     async with queue.place(b"who we are") as place:               # our znode
         await place.first(on_change)                              # place.watching, place.ahead()
         async with place.hold(grace=2.0) as hold:                 # cancelled when lost

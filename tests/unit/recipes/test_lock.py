@@ -305,7 +305,7 @@ async def test_every_call_after_close_raises_at_once() -> None:
             zk.ensure("/x"),
             _takes(zk, "/l", 5),
             zk.election("/e").view(),
-            zk.queue("/q").enter(),
+            zk.contenders("/q").enter(),
         ):
             with pytest.raises(SessionClosed):
                 await asyncio.wait_for(call, 1)
