@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 
 from tests.simulation.cluster import Cluster
 from tests.simulation.election import Election
+from tests.simulation.locks import LockTrial
+from tests.simulation.recipes import Trial
 
 from incumbent.testing.faults import Fault
 
@@ -18,7 +20,7 @@ __all__ = ["CAUGHT", "WORLDS", "Run", "main"]
 
 CAUGHT = 9
 
-Run = Callable[[int, tuple[str, ...], Sequence[Fault] | None], Cluster | Election]
+Run = Callable[[int, tuple[str, ...], Sequence[Fault] | None], Cluster | Election | Trial]
 
 WORLDS: dict[str, Run] = {
     "election": lambda seed, kinds, faults: Election(seed, kinds=kinds, faults=faults),
@@ -29,6 +31,7 @@ WORLDS: dict[str, Run] = {
     "cluster-ensemble": lambda seed, kinds, faults: Cluster(
         seed, kinds=kinds or None, faults=faults, ensemble=True
     ),
+    "lock": lambda seed, kinds, faults: LockTrial(seed, kinds=kinds, faults=faults),
 }
 
 

@@ -1,7 +1,8 @@
 """Make a failing seed's schedule small: `python -m tests.simulation.shrink WORLD SEED [KIND …]`.
 
-WORLD is one of election, election-ensemble, cluster, cluster-ensemble. Prints the small schedule
-as Python, for `corpus.py`, and writes its timeline. Exit code 0: done; 1: the seed does not fail.
+WORLD is one of those in `hunt.py`: election, cluster, both on an ensemble, or a recipe. Prints the
+small schedule as Python, for `corpus.py`, and writes its timeline. Exit code 0: done; 1: the seed
+does not fail.
 """
 
 from __future__ import annotations
