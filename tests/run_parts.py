@@ -89,6 +89,9 @@ _PEER_PACKAGES = {
     "/usr/share/gocode/src/github.com/samuel/go-zookeeper": "golang-github-samuel-go-zookeeper-dev",
     "node": "nodejs",
     "npm": "npm",
+    "/usr/sbin/krb5kdc": "krb5-kdc",
+    "/usr/sbin/kadmin.local": "krb5-admin-server",
+    "/usr/lib/python3/dist-packages/gssapi": "python3-gssapi",
 }
 
 

@@ -52,6 +52,7 @@ THIRD_PARTY = {
     "spec": {"msgspec"},
     "cli": {"typer", "rich"},
     "server/main": {"uvloop"},
+    "client/kerberos": {"gssapi"},
 }
 """Everything else is standard library only: the bare wheel takes a lock."""
 
@@ -105,7 +106,7 @@ RIM: dict[str, set[str]] = {
     },
     "to_thread": set(),
     "run_in_executor": {"sync"},
-    "threading": {"blocking", "guardian/logwriter", "portal", "server/worker"},
+    "threading": {"blocking", "client/kerberos", "guardian/logwriter", "portal", "server/worker"},
     "time": {
         "agent/lines",
         "agent/proc",

@@ -63,8 +63,9 @@ def connect(
     tick             the ensemble's tickTime in seconds; 0 for a standalone server, `incumbent
                      server` included; None if unknown: then a hold is believed less long
     auth             (scheme, credential) pairs: ("digest", b"name:password"), or "sasl" with the
-                     same for SASL DIGEST-MD5. A digest credential is the password in clear:
-                     refused beyond this machine, unless by TLS or with `insecure`
+                     same for SASL DIGEST-MD5, or ("gssapi", b"") for Kerberos. A digest
+                     credential is the password in clear: refused beyond this machine, unless by
+                     TLS or with `insecure`
     tls              `aio.tls_context(ca=…, certificate=…, key=…)`, or another `ssl.SSLContext`
     read_only        be content with a server that is cut off from its ensemble: state READ_ONLY
     resume           the passport of a session to go on with, from another process's `detach()`

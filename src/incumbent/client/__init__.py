@@ -2,7 +2,7 @@
 
 `client` is what one uses, with the operations in `verbs`, and `transaction` and `events` for
 multis and lasting watches; `session` is the life of a session, `connection` one TCP connection,
-`handshake`, `sasl` and `tls` its beginning, `dialer` the way to a server, `traffic` and `calls`
+`handshake`, `sasl`, `kerberos` and `tls` its beginning, `dialer` the way to a server, `traffic` and `calls`
 the line of requests, `beats` the heartbeat, `watches` who waits for what, `callbacks` functions
 of strangers, `chroot` paths below a root, `passport` the hand-over to another process.
 """

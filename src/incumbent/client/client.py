@@ -14,6 +14,7 @@ from typing import Any
 
 from incumbent.client.connection import ConnectionFailed
 from incumbent.client.events import Events
+from incumbent.client.handshake import SASL_SCHEMES
 from incumbent.client.passport import Passport
 from incumbent.client.session import Session
 from incumbent.client.states import State
@@ -44,8 +45,9 @@ class Client(Session, Verbs):
     tick             the ensemble's tickTime in seconds, 0.0 for a standalone server (then a beat
                      counts from its sending), None if unknown (then taken for half a session)
     auth             credentials as (scheme, bytes), presented on every connection; the scheme
-                     `sasl` with `name:password` is SASL DIGEST-MD5. One of scheme `digest` is
-                     refused (`AuthFailed`) beyond this machine without TLS
+                     `sasl` with `name:password` is SASL DIGEST-MD5, `gssapi` with a principal, or
+                     b"" for that of the tickets, is Kerberos (the extra `gssapi`). One of scheme
+                     `digest` is refused (`AuthFailed`) beyond this machine without TLS
     tls              encrypt: `incumbent.client.tls.context(…)`, or another SSLContext
     insecure         let digest credentials go in clear text all the same
     read_only        be content with a server that is cut off from its ensemble: state READ_ONLY
@@ -191,7 +193,7 @@ class Client(Session, Verbs):
         if self._why_unusable() or connection is None or host is None:
             raise NotSent(f"a credential of scheme {scheme}", "there is no connection")
         self._handshake.refuse_clear_text(scheme, host, self.session_id)
-        if scheme == "sasl":
+        if scheme in SASL_SCHEMES:
             raise AuthFailed(self.session_id, "SASL comes first on a connection: say auth=")
         packet = AuthPacket(0, scheme, credential)
         try:

@@ -17,7 +17,8 @@ from typing import Any
 from incumbent.client.calls import Call
 from incumbent.client.connection import Connection, ConnectionFailed, Link, Xids
 from incumbent.client.hosts import Host
-from incumbent.client.sasl import DigestMd5, SaslFailed
+from incumbent.client.kerberos import Kerberos
+from incumbent.client.sasl import DigestMd5, Exchange, SaslFailed
 from incumbent.clock import Clock
 from incumbent.errors import AuthFailed
 from incumbent.lease import Lease, Numbers
@@ -31,7 +32,10 @@ from incumbent.wire import (
     Xid,
 )
 
-__all__ = ["Access", "Handshake", "Identity"]
+__all__ = ["SASL_SCHEMES", "Access", "Handshake", "Identity"]
+
+SASL_SCHEMES = ("sasl", "gssapi")
+"""Credentials that are exchanges, and come first on a connection."""
 
 
 @dataclass(slots=True)
@@ -65,7 +69,8 @@ class Access:
     """How to come in.
 
     auth         (scheme, credential) pairs, presented on every connection; the scheme `sasl`
-                 with `name:password` is SASL DIGEST-MD5
+                 with `name:password` is SASL DIGEST-MD5, `gssapi` with a principal, or with
+                 nothing, is Kerberos
     tls          None for clear text; who checks certificates, and shows which, is the context's
     is_insecure  a digest credential may go in clear text beyond this machine
     """
@@ -116,8 +121,9 @@ class Handshake:
         self.host = host
         for scheme, credential in self.access.auth:
             self.refuse_clear_text(scheme, host, session_id)
-            if scheme == "sasl":
-                await self._sasl(connection, credential, session_id)
+            if scheme in SASL_SCHEMES:
+                exchange = self._exchange(scheme, credential, host)
+                await self._sasl(connection, exchange, session_id)
                 continue
             value = await self.ask(connection, AuthPacket(0, scheme, credential), Xid.AUTH)
             if isinstance(value, Exception):
@@ -160,23 +166,22 @@ class Handshake:
         connection.send([Call(request, request.encode(0), future, then=_hand_over)], xid)
         return await future
 
-    async def _sasl(self, connection: Connection, credential: bytes, session_id: int) -> None:
+    def _exchange(self, scheme: str, credential: bytes, host: Host) -> Exchange:
+        if scheme == "gssapi":
+            return Kerberos(host.called, credential.decode())
         name, _, password = credential.partition(b":")
-        exchange = DigestMd5(name.decode(), password, f"{self._rng.getrandbits(128):032x}")
+        return DigestMd5(name.decode(), password, f"{self._rng.getrandbits(128):032x}")
+
+    async def _sasl(self, connection: Connection, exchange: Exchange, session_id: int) -> None:
+        challenge = b""
         try:
-            challenge = await self._step(connection, b"")
-            exchange.verify(await self._step(connection, exchange.respond(challenge)))
+            while (token := await exchange.step(challenge)) is not None:
+                answer = await self.ask(connection, Sasl(token))
+                if isinstance(answer, Exception):
+                    raise SaslFailed("the server refused a SASL credential")
+                challenge = answer or b""
         except SaslFailed as error:
             raise AuthFailed(session_id, str(error)) from None
-
-    async def _step(self, connection: Connection, token: bytes) -> bytes:
-        answer = await self.ask(connection, Sasl(token))
-        if isinstance(answer, Exception):
-            raise SaslFailed("the server refused a SASL credential")
-        if answer is None:
-            raise SaslFailed("the server has no users for SASL, or does not speak DIGEST-MD5")
-        assert isinstance(answer, bytes)
-        return answer
 
 
 def _hand_over(call: Call, value: object) -> None:

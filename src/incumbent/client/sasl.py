@@ -12,8 +12,9 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
+from typing import Protocol
 
-__all__ = ["DigestMd5", "SaslFailed"]
+__all__ = ["DigestMd5", "Exchange", "SaslFailed"]
 
 _URI = b"zookeeper/zk-sasl-md5"
 
@@ -24,10 +25,18 @@ class SaslFailed(Exception):
     """The exchange cannot succeed; the sentence says why."""
 
 
+class Exchange(Protocol):
+    """One mechanism's side of an exchange of tokens, on one connection."""
+
+    async def step(self, challenge: bytes) -> bytes | None:
+        """The next token for the server, whose latest this is: b"" before the first and where it
+        had nothing to say. None: it is over, each has proven itself. Raises `SaslFailed`."""
+
+
 class DigestMd5:
     """One exchange: a challenge, our response, the server's proof."""
 
-    __slots__ = ("_cnonce", "_name", "_password", "_proof")
+    __slots__ = ("_asked", "_cnonce", "_name", "_password", "_proof")
 
     def __init__(self, name: str, password: bytes, cnonce: str) -> None:
         """`cnonce`: never used before."""
@@ -35,6 +44,20 @@ class DigestMd5:
         self._password = password
         self._cnonce = cnonce.encode()
         self._proof = b""
+        self._asked = False
+
+    async def step(self, challenge: bytes) -> bytes | None:
+        """See `Exchange`. Raises `SaslFailed`."""
+        if not self._asked:
+            self._asked = True
+            return b""
+        if not self._proof:
+            if not challenge:
+                why = "the server has no users for SASL, or does not speak DIGEST-MD5"
+                raise SaslFailed(why)
+            return self.respond(challenge)
+        self.verify(challenge)
+        return None
 
     def respond(self, challenge: bytes) -> bytes:
         """The answer to the server's challenge. Raises `SaslFailed`."""
