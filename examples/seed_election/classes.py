@@ -1,6 +1,6 @@
 """The same election as a class: one task while it leads, another while it follows.
 
-    python classes.py [HOST:PORT] [--path /election] [--every SECONDS]
+python classes.py [HOST:PORT] [--path /election] [--every SECONDS]
 """
 
 from __future__ import annotations

@@ -50,7 +50,9 @@ class Terminal:
     def wait_for(self, text: str, timeout: float = 10.0, *, after: int = 0) -> int:
         """Wait for a line with `text` on stdout, behind the first `after`; returns its number."""
         return wait_until(
-            lambda: next((i for i, line in enumerate(self.lines(), 1) if i > after and text in line), 0),
+            lambda: next(
+                (i for i, line in enumerate(self.lines(), 1) if i > after and text in line), 0
+            ),
             timeout,
             f"{self.name} to print {text!r}; it printed {self.lines()} {self.complaints()}",
         )

@@ -82,7 +82,12 @@ def stage(terminals: Terminals, server: str, tmp_path: Path) -> Stage:
 
 
 def elect(
-    terminals: Terminals, name: str, hosts: str, path: str, *command: str, flags: tuple[str, ...] = ()
+    terminals: Terminals,
+    name: str,
+    hosts: str,
+    path: str,
+    *command: str,
+    flags: tuple[str, ...] = (),
 ) -> Terminal:
     return terminals.python(
         name,
@@ -278,7 +283,9 @@ def test_command_has_this_environment_folder_and_terminal_and_a_growing_token(
 def test_ctrl_c_while_waiting_leaves_the_queue_and_closes_the_session(
     terminals: Terminals, server: str
 ) -> None:
-    first, second, third = (elect(terminals, name, server, "/leave") for name in ("1st", "2nd", "3rd"))
+    first, second, third = (
+        elect(terminals, name, server, "/leave") for name in ("1st", "2nd", "3rd")
+    )
     everyone = (first, second, third)
     wait_until(lambda: all(each.lines() for each in everyone), what="three to stand")
     leader = next(each for each in everyone if "is the leader" in each.lines()[-1])
@@ -372,12 +379,16 @@ def test_it_joins_an_election_made_by_others_in_their_dialect(
 ) -> None:
     hosts = server if kind == "ours" else _hosts(request.getfixturevalue("apache"))
     path = f"/joins-{prefix}"
-    seed = terminals.python("seed", _EXAMPLES / "procedural.py", hosts, "--path", path, "--prefix", prefix)
+    seed = terminals.python(
+        "seed", _EXAMPLES / "procedural.py", hosts, "--path", path, "--prefix", prefix
+    )
     seed.wait_for(f"{prefix}0000000000 is the leader")
 
     one = elect(terminals, "one", hosts, path)
     one.wait_for(f"{prefix}0000000001 is not the leader, watching {prefix}0000000000")
-    last = terminals.python("last", _EXAMPLES / "classes.py", hosts, "--path", path, "--prefix", prefix)
+    last = terminals.python(
+        "last", _EXAMPLES / "classes.py", hosts, "--path", path, "--prefix", prefix
+    )
     last.wait_for(f"{prefix}0000000002 is not the leader, watching {prefix}0000000001")
     seed.end(signal.SIGTERM)
     one.wait_for(f"{prefix}0000000001 is the leader")
@@ -406,9 +417,7 @@ def test_on_an_ensemble_a_rolling_restart_restarts_nothing_and_a_killed_leader_c
     stage.judge()
 
 
-def test_a_directory_of_another_order_is_refused_by_name(
-    terminals: Terminals, server: str
-) -> None:
+def test_a_directory_of_another_order_is_refused_by_name(terminals: Terminals, server: str) -> None:
     path = "/curator"
     other = terminals.python(
         "other", _EXAMPLES / "procedural.py", server, "--path", path, "--prefix", "_c_1f-lock-"

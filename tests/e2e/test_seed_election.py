@@ -42,7 +42,6 @@ def test_three_started_and_ended_in_turn_print_the_same_on_both_servers(
 ) -> None:
     (tmp_path / "apache").mkdir()
     with our_server(tmp_path / "ours") as ours:
-
         on_ours = _script(program, ours, tmp_path / "ours")
         on_apache = _script(program, apache.hosts, tmp_path / "apache")
 

@@ -11,7 +11,6 @@ import json
 import sys
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,16 +19,18 @@ import typer
 from incumbent.agent.tree import Tree
 from incumbent.cli import LASTING, dispatch, local, logs, orders, show
 from incumbent.cli.cluster import connected, read_cluster
-from incumbent.cli.exits import DONE, USAGE, No, failed, interrupted, say
+from incumbent.cli.exits import DONE, USAGE, No, Usage, failed, interrupted, say
 from incumbent.cli.explain import node_rows, seat_rows, title
+from incumbent.cli.options import AsOutput, Data, Hosts, Output, Root
 from incumbent.cli.screen import print_table
 from incumbent.cli.srvr import times
+from incumbent.cli.zk import zk_app
 from incumbent.errors import IncumbentError, NumbersDontFit, SpecError, SpecErrors
 from incumbent.lease import Numbers
 from incumbent.settings import Settings, resolve
 from incumbent.spec import Spec, read_specs
 
-__all__ = ["Output", "app", "run_typer"]
+__all__ = ["app", "run_typer"]
 
 app = typer.Typer(
     add_completion=False,
@@ -44,27 +45,7 @@ node_app = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="The machines: list, confirm-dead."
 )
 app.add_typer(node_app, name="node")
-
-
-class Output(StrEnum):
-    """How an answer is printed."""
-
-    TABLE = "table"
-    JSON = "json"
-
-
-Hosts = Annotated[
-    str | None,
-    typer.Option("--zookeeper", metavar="HOST:PORT,…", help="Where ZooKeeper is."),
-]
-Root = Annotated[
-    str | None, typer.Option("--root", metavar="PATH", help="The znode of everything.")
-]
-Data = Annotated[
-    Path | None,
-    typer.Option("--data", metavar="DIR", help="The data directory of the agent on this machine."),
-]
-AsOutput = Annotated[Output, typer.Option("--output", "-o", help="How to print the answer.")]
+app.add_typer(zk_app, name="zk")
 
 
 def run_typer(argv: Sequence[str]) -> int:
@@ -99,7 +80,7 @@ def _command(argv: Sequence[str]) -> str:
         if word.startswith("-"):
             break
         words.append(word)
-    known = {command.name or "" for command in app.registered_commands} | {"node"}
+    known = {command.name or "" for command in app.registered_commands} | {"node", "zk"}
     return " ".join(["incumbent", *(words[:1] if words and words[0] in known else [])])
 
 
@@ -304,21 +285,11 @@ def _certain(node: str, yes: str | None) -> None:
     """The operator says the name again. Raises `No`."""
     if yes is None:
         if not sys.stdin.isatty():
-            raise _Usage(f"there is nobody to ask; if {node} is dead, say so: --yes {node}")
+            raise Usage(f"there is nobody to ask; if {node} is dead, say so: --yes {node}")
         say(f"type {node} again if that machine is switched off or its programs are ended:")
         yes = sys.stdin.readline().strip()
     if yes != node:
         raise No(f"{yes or 'nothing'} is not {node}: nothing was changed")
-
-
-class _Usage(SpecError):
-    """A command was called in a way that cannot work. A whole sentence."""
-
-    def __init__(self, sentence: str) -> None:
-        super().__init__("", 0, "", sentence)
-
-    def __str__(self) -> str:
-        return self.problem
 
 
 def _fit(file: Path, specs: Sequence[Spec], session: float, tick: float | None) -> Numbers:

@@ -32,6 +32,7 @@ __all__ = [
     "USAGE",
     "No",
     "TimedOut",
+    "Usage",
     "exit_code",
     "failed",
     "interrupted",
@@ -46,6 +47,16 @@ class No(IncumbentError):
 
     def __init__(self, sentence: str) -> None:
         super().__init__(sentence)
+
+
+class Usage(SpecError):
+    """A command was called in a way that cannot work. A whole sentence."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__("", 0, "", sentence)
+
+    def __str__(self) -> str:
+        return self.problem
 
 
 class TimedOut(IncumbentError):

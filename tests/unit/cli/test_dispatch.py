@@ -66,7 +66,7 @@ def test_help_lists_every_command(argv: list[str]) -> None:
     done = run(*argv)
 
     assert done.returncode == 0
-    for name in (*LASTING, "status", "apply", "remove", "logs", "node"):
+    for name in (*LASTING, "status", "apply", "remove", "logs", "node", "zk"):
         assert f"\n  {name} " in done.stdout
 
 
@@ -104,6 +104,7 @@ def test_without_the_extra_there_is_a_server_and_help() -> None:
         (["status", "--colour"], "No such option: --colour"),
         (["apply"], "Missing argument 'FILE'"),
         (["node", "confirm"], "No such command 'confirm'"),
+        (["zk", "cat"], "No such command 'cat'"),
         (["status", "--output", "xml"], "'xml'"),
     ],
 )

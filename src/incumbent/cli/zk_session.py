@@ -1,0 +1,159 @@
+"""One session for one `incumbent zk` command: where, below which znode, as whom.
+
+Rule of this file: a credential comes from a file that only its owner can read, never from the
+command line, where every user of the machine sees it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import stat
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from incumbent import aio
+from incumbent.aio import Zk
+from incumbent.cli.cluster import CONNECT_TIME, SESSION
+from incumbent.cli.exits import Usage
+from incumbent.client import split_chroot
+from incumbent.settings import resolve
+from incumbent.wire import paths
+
+__all__ = [
+    "AuthFile",
+    "Chroot",
+    "Insecure",
+    "Where",
+    "ZnodePath",
+    "check_path",
+    "chosen",
+    "do",
+    "do_there",
+    "print_json",
+    "read_data",
+]
+
+ZnodePath = Annotated[str, typer.Argument(metavar="PATH", help="A znode.")]
+Chroot = Annotated[
+    str | None, typer.Option("--chroot", metavar="PATH", help="The znode that is / here.")
+]
+AuthFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--auth-file", metavar="FILE", help="Lines of SCHEME:CREDENTIAL, as digest:name:password."
+    ),
+]
+Insecure = Annotated[
+    bool, typer.Option("--insecure", help="Show a digest's password to a server elsewhere.")
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Where:
+    """`hosts` with its chroot, as `aio.connect` takes it; `root`: the supervisor's znode."""
+
+    hosts: str
+    root: str
+    tick: float | None
+    auth: tuple[tuple[str, bytes], ...]
+    insecure: bool
+
+    @property
+    def chroot(self) -> str:
+        return split_chroot(self.hosts)[1]
+
+
+def chosen(
+    zookeeper: str | None, chroot: str | None, auth_file: Path | None, *, insecure: bool
+) -> Where:
+    """`zookeeper` may end in a chroot, as connection strings do. Raises `SettingMissing`, …"""
+    hosts, inner = split_chroot(zookeeper) if zookeeper else (None, "")
+    settings = resolve({"zookeeper": hosts})
+    if chroot is not None:
+        check_path(chroot)
+        if inner and chroot != inner:
+            raise Usage(f"--chroot {chroot} and the {inner} in --zookeeper: give one of them")
+        inner = chroot.rstrip("/")
+    return Where(
+        hosts=f"{settings.hosts()}{inner}",
+        root=settings.root,
+        tick=settings.tick,
+        auth=_credentials(auth_file),
+        insecure=insecure,
+    )
+
+
+def check_path(path: str) -> None:
+    """Raises `Usage` for what is no znode's path."""
+    if wrong := paths.problem(path):
+        raise Usage(f"{path!r} is no znode's path: {wrong}")
+
+
+def read_data(given: str) -> bytes:
+    """What is to be a znode's data: the argument, or what stdin has where it is `-`."""
+    return sys.stdin.buffer.read() if given == "-" else given.encode()
+
+
+def print_json(value: Any) -> None:
+    """For programs, and readable."""
+    print(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def do(
+    zookeeper: str | None,
+    chroot: str | None,
+    auth_file: Path | None,
+    insecure: bool,
+    path: str,
+    work: Callable[[Zk], Awaitable[int]],
+) -> None:
+    """Do `work` about `path` in a session of its own; ends the command with its exit code."""
+    do_there(chosen(zookeeper, chroot, auth_file, insecure=insecure), path, work)
+
+
+def do_there(where: Where, path: str, work: Callable[[Zk], Awaitable[int]]) -> None:
+    """The same, `where` being known already."""
+    check_path(path)
+
+    async def connected() -> int:
+        connecting = aio.connect(
+            where.hosts,
+            timeout=CONNECT_TIME,
+            session_timeout=SESSION,
+            request_timeout=CONNECT_TIME,
+            tick=where.tick,
+            auth=where.auth,
+            insecure=where.insecure,
+            log=lambda _line: None,
+        )
+        async with connecting as zk:
+            return await work(zk)
+
+    raise typer.Exit(asyncio.run(connected()))
+
+
+def _credentials(file: Path | None) -> tuple[tuple[str, bytes], ...]:
+    """Lines of SCHEME:CREDENTIAL, such as digest:name:password."""
+    if file is None:
+        return ()
+    try:
+        if stat.S_IMODE(file.stat().st_mode) & 0o077:
+            raise Usage(f"{file} can be read by others: chmod 600 {file}")
+        lines = file.read_text().splitlines()
+    except OSError as error:
+        raise Usage(f"{file}: {(error.strerror or str(error)).lower()}") from None
+    found = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        scheme, colon, credential = line.strip().partition(":")
+        if not (scheme and colon and credential):
+            raise Usage(f"{file}:{number}: expected SCHEME:CREDENTIAL, as in digest:name:password")
+        found.append((scheme, credential.encode()))
+    return tuple(found)
