@@ -33,7 +33,8 @@ FILES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("exam
 COMMANDS = (
     *("up", "agent", "apply", "remove", "status", "logs", "node list", "node confirm-dead"),
     *("elect", "server", "server backup", "server restore", "demo"),
-    *(f"zk {each}" for each in "ls tree get set create rm stat watch acl cp".split()),
+    *("zk ls", "zk tree", "zk get", "zk set", "zk create"),
+    *("zk rm", "zk stat", "zk watch", "zk acl", "zk cp"),
 )
 
 

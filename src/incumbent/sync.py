@@ -283,7 +283,14 @@ class Zk:
     ) -> Guarded[Hold]:
         return Guarded(
             self._portal,
-            Wait(self._zk.contenders(path, dialect=dialect), member, Deposed, timeout, grace, on_change),
+            Wait(
+                self._zk.contenders(path, dialect=dialect),
+                member,
+                Deposed,
+                timeout,
+                grace,
+                on_change,
+            ),
             on_lost,
         )
 
@@ -314,7 +321,14 @@ class Zk:
     ) -> Guarded[Hold | None]:
         return Guarded(
             self._portal,
-            Wait(self._zk.contenders(path, dialect=dialect), member, LockLost, None, grace, tries=True),
+            Wait(
+                self._zk.contenders(path, dialect=dialect),
+                member,
+                LockLost,
+                None,
+                grace,
+                tries=True,
+            ),
             on_lost,
         )
 
