@@ -161,12 +161,17 @@ class Place:
             self._own_watch = asyncio.get_running_loop().create_task(self._watch_own())
 
     def release(self) -> asyncio.Task[None]:
-        """Give the place up, waiting for nothing; the deletion is a duty of the session."""
+        """Give the place up, waiting for nothing; the deletion is a duty of the session.
+
+        The deletion goes first, for somebody waits for it. It fires the watch on our znode, which
+        therefore need not be taken off before.
+        """
         if self._released is None:
             self._forget_state()
-            if self._own_watch is not None:
-                self._own_watch.cancel()
             self._released = self.ledger.delete(self.path, self.czxid, self.session_id)
+            if self._own_watch is not None:
+                own_watch = self._own_watch
+                self._released.add_done_callback(lambda _: own_watch.cancel())
         return self._released
 
     async def leave(self) -> None:
@@ -214,7 +219,8 @@ class Place:
                 if event.type is EventType.NONE:
                     raise SessionExpired(self.session_id, "it is over")
         except IncumbentError as error:
-            self.gone.set(error)
+            if self._released is None:
+                self.gone.set(error)
         finally:
             self._client.unwatch(self.path, wake)
 
