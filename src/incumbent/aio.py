@@ -28,9 +28,10 @@ from incumbent.recipes.election import Election
 from incumbent.recipes.hold import Hold
 from incumbent.recipes.lead import lead
 from incumbent.recipes.ledger import Ledger
-from incumbent.recipes.lock import lock, try_lock
+from incumbent.recipes.lock import lock, revoke, try_lock
 from incumbent.recipes.place import Place
 from incumbent.recipes.queue import Queue
+from incumbent.recipes.rwlock import ReadWriteLock
 from incumbent.wire import Request
 
 __all__ = ["Connecting", "Zk", "connect", "tls_context"]
@@ -223,7 +224,8 @@ class Zk(Verbs):
         timeout    seconds to wait at most, then `LockTimeout`
         grace      seconds that the block has to end in, counted before the session could be
                    over; default a tenth of the session timeout
-        dialect    "ours" (kazoo's), "plain:PREFIX", or None: as those who stand there
+        dialect    "ours" (kazoo's), "curator-lock", "curator-latch", "curator-rw",
+                   "plain:PREFIX", or None: as those who stand there
         on_change  called each time we begin to wait for someone (`place.watching`)
         """
         queue = self.contenders(path, dialect=dialect)
@@ -237,12 +239,16 @@ class Zk(Verbs):
         timeout: float | None = None,
         grace: float | None = None,
         dialect: str | None = "ours",
+        reentrant: bool = False,
     ) -> AbstractAsyncContextManager[Hold]:
         """Wait until we have the lock; the block is cancelled and `LockLost` raised when it is
-        lost. Not reentrant. See `lead` for the arguments; `timeout=0` tries once.
+        lost. See `lead` for the arguments; `timeout=0` tries once.
+
+        Taken again inside its own block, by the same task, it raises RuntimeError at once; with
+        `reentrant` it is the same hold once more, until the outermost block ends.
         """
         queue = self.contenders(path, dialect=dialect)
-        return lock(queue, member, timeout=timeout, grace=grace)
+        return lock(queue, member, timeout=timeout, grace=grace, reentrant=reentrant)
 
     def try_lock(
         self,
@@ -254,6 +260,19 @@ class Zk(Verbs):
     ) -> AbstractAsyncContextManager[Hold | None]:
         """The lock if nobody has it, else None, at once."""
         return try_lock(self.contenders(path, dialect=dialect), member, grace=grace)
+
+    async def revoke(self, path: str, *, dialect: str | None = None) -> str | None:
+        """Ask whoever is first at `path` to give way: their `hold.asked` is set, and what they
+        do is their choice. Their znode's name; None if nobody stands there.
+        """
+        return await revoke(self.contenders(path, dialect=dialect))
+
+    def rwlock(self, path: str, *, dialect: str | None = "ours") -> ReadWriteLock:
+        """Many who read at a time, or one who writes, in order of arrival:
+        `async with zk.rwlock(path).read() as hold`. `dialect`: one that has readers, "ours" or
+        "curator-rw", or None.
+        """
+        return ReadWriteLock(self.contenders(path, dialect=dialect))
 
     def election(self, path: str, *, dialect: str | None = None) -> Election:
         """To see who leads, and to stand again and again. `dialect` as in `lead`."""

@@ -10,11 +10,12 @@ Rule of this file: a KeyboardInterrupt, wherever it strikes, leaves nothing held
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from types import TracebackType
@@ -33,6 +34,7 @@ from incumbent.recipes.queue import Queue
 from incumbent.wire import MultiResult, WatchEvent
 
 __all__ = [
+    "Asked",
     "Caller",
     "Election",
     "Events",
@@ -68,6 +70,28 @@ class Lost:
         return self._event.wait(timeout)
 
 
+class Asked:
+    """Set when somebody asks us to give way. For any thread."""
+
+    def __init__(self, portal: Portal, hold: holds.Hold) -> None:
+        self._portal = portal
+        self._hold = hold
+
+    def is_set(self) -> bool:
+        return self._hold.asked.is_set()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """True once it has happened; False after `timeout` seconds without."""
+
+        async def wait() -> bool:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(timeout):
+                    await self._hold.asked.wait()
+            return self._hold.asked.is_set()
+
+        return self._portal.run(wait)
+
+
 class Hold:
     """A lock or a leadership; the twin of `incumbent.recipes.hold.Hold`, for any thread."""
 
@@ -76,8 +100,13 @@ class Hold:
         self._hold = hold
         self.path = hold.path
         self.name = hold.name
-        self.fencing_token = hold.fencing_token
+        self.is_shared = hold.is_shared
         self.lost = Lost(hold)
+        self.asked = Asked(portal, hold)
+
+    @property
+    def fencing_token(self) -> int:
+        return self._hold.fencing_token
 
     @property
     def valid_until(self) -> float:
@@ -200,45 +229,37 @@ class Wait:
 
     def __init__(
         self,
-        queue_: Queue,
-        member: str | bytes,
-        error: type[HoldLost],
-        timeout: float | None,
-        grace: float | None,
-        on_change: Callable[[Place], None] | None = None,
+        begin: Callable[..., Coroutine[Any, Any, holds.Hold | None]],
+        queue_: Queue | None = None,
         *,
-        tries: bool = False,
+        on_change: Callable[[Place], None] | None = None,
+        reentrant: bool = False,
     ) -> None:
+        """`begin` acquires. `queue_`: a thread that waits for it inside its own block would wait
+        for ever; None where that is no matter, as for one that only tries."""
         self.got: holds.Hold | None = None
         self.inbox: Inbox = queue.SimpleQueue()
-        self.queue = queue_
-        self._member = member
-        self._error = error
-        self._timeout = timeout
-        self._grace = grace
+        self._begin = begin if on_change is None else partial(begin, on_change=self._tell)
+        self._queue = queue_
         self._on_change = on_change
-        self._tries = tries
+        self._reentrant = reentrant
 
     async def acquire(self) -> holds.Hold | None:
-        if self._tries:
-            self.got = await locks.try_acquire(
-                self.queue, self._member, error=self._error, grace=self._grace
-            )
-        else:
-            self.got = await locks.acquire(
-                self.queue,
-                self._member,
-                error=self._error,
-                timeout=self._timeout,
-                grace=self._grace,
-                on_change=self._tell if self._on_change else None,
-            )
+        self.got = await self._begin()
         return self.got
 
-    def refuse_nested(self, thread: int) -> None:
-        """A thread that waits for its own lock would wait for ever; trying is harmless."""
-        if not self._tries:
-            self.queue.ledger.refuse_nested(self.queue.path, thread)
+    def held(self, thread: int) -> holds.Hold | None:
+        """What the thread has already and may enter again; raises where it would wait for itself."""
+        if self._queue is None:
+            return None
+        ledger, path = self._queue.ledger, self._queue.path
+        held = ledger.holders.get((path, thread))
+        if self._reentrant and held is not None and not held.is_shared:
+            if error := held.why_not():
+                raise error
+            return held
+        ledger.refuse_nested(path, thread)
+        return None
 
     def give_up(self) -> None:
         if self.got is not None:
@@ -259,7 +280,9 @@ class Guarded(Generic[HoldT]):
         self._on_lost = on_lost
 
     def __enter__(self) -> HoldT:
-        self._wait.refuse_nested(threading.get_ident())
+        held = self._wait.held(threading.get_ident())
+        if held is not None:
+            return Hold(self._portal, held)  # type: ignore[return-value]
         try:
             got = self._portal.run(self._wait.acquire, inbox=self._wait.inbox)
             hold = None if got is None else Hold(self._portal, got)
@@ -333,7 +356,10 @@ class Election:
         on_change: Callable[[Place], None] | None = None,
         on_lost: Callable[[Hold], None] | None = None,
     ) -> Guarded[Hold]:
-        wait = Wait(self._queue, member, Deposed, timeout, grace, on_change)
+        begin = partial(
+            locks.acquire, self._queue, member, error=Deposed, timeout=timeout, grace=grace
+        )
+        wait = Wait(begin, self._queue, on_change=on_change)
         return Guarded(self._portal, wait, on_lost)
 
     def run(

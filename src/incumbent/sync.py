@@ -24,6 +24,7 @@ import random
 import ssl
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -39,9 +40,10 @@ from incumbent.blocking import (
     Wait,
     within,
 )
+from incumbent.blocking_locks import ReadWriteLock
 from incumbent.client import Passport, State, Watcher
-from incumbent.errors import Deposed, LockLost
 from incumbent.portal import Portal, portal
+from incumbent.recipes import lock as locks
 from incumbent.recipes.place import Place
 from incumbent.wire import (
     OPEN_ACL,
@@ -54,7 +56,16 @@ from incumbent.wire import (
     WatchType,
 )
 
-__all__ = ["Election", "Events", "Hold", "Lost", "Transaction", "Zk", "connect"]
+__all__ = [
+    "Election",
+    "Events",
+    "Hold",
+    "Lost",
+    "ReadWriteLock",
+    "Transaction",
+    "Zk",
+    "connect",
+]
 
 
 def connect(
@@ -281,17 +292,8 @@ class Zk:
         on_change: Callable[[Place], None] | None = None,
         on_lost: Callable[[Hold], None] | None = None,
     ) -> Guarded[Hold]:
-        return Guarded(
-            self._portal,
-            Wait(
-                self._zk.contenders(path, dialect=dialect),
-                member,
-                Deposed,
-                timeout,
-                grace,
-                on_change,
-            ),
-            on_lost,
+        return self.election(path, dialect=dialect).lead(
+            member, timeout=timeout, grace=grace, on_change=on_change, on_lost=on_lost
         )
 
     def lock(
@@ -302,13 +304,12 @@ class Zk:
         timeout: float | None = None,
         grace: float | None = None,
         dialect: str | None = "ours",
+        reentrant: bool = False,
         on_lost: Callable[[Hold], None] | None = None,
     ) -> Guarded[Hold]:
-        return Guarded(
-            self._portal,
-            Wait(self._zk.contenders(path, dialect=dialect), member, LockLost, timeout, grace),
-            on_lost,
-        )
+        queue = self._zk.contenders(path, dialect=dialect)
+        begin = partial(locks.acquire, queue, member, timeout=timeout, grace=grace)
+        return Guarded(self._portal, Wait(begin, queue, reentrant=reentrant), on_lost)
 
     def try_lock(
         self,
@@ -319,18 +320,15 @@ class Zk:
         dialect: str | None = "ours",
         on_lost: Callable[[Hold], None] | None = None,
     ) -> Guarded[Hold | None]:
-        return Guarded(
-            self._portal,
-            Wait(
-                self._zk.contenders(path, dialect=dialect),
-                member,
-                LockLost,
-                None,
-                grace,
-                tries=True,
-            ),
-            on_lost,
-        )
+        queue = self._zk.contenders(path, dialect=dialect)
+        begin = partial(locks.try_acquire, queue, member, grace=grace)
+        return Guarded(self._portal, Wait(begin), on_lost)
+
+    def revoke(self, path: str, *, dialect: str | None = None) -> str | None:
+        return self._portal.run(lambda: self._zk.revoke(path, dialect=dialect))
+
+    def rwlock(self, path: str, *, dialect: str | None = "ours") -> ReadWriteLock:
+        return ReadWriteLock(self._portal, self._zk.rwlock(path, dialect=dialect))
 
     def election(self, path: str, *, dialect: str | None = None) -> Election:
         return Election(self._portal, self._zk.contenders(path, dialect=dialect))

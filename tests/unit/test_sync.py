@@ -19,7 +19,7 @@ import pytest
 from tests.waiting import wait_until
 
 import incumbent
-from incumbent import aio, blocking, client, sync
+from incumbent import aio, blocking, blocking_locks, client, sync
 from incumbent.client import State, events
 from incumbent.errors import (
     ConnectTimeout,
@@ -29,7 +29,7 @@ from incumbent.errors import (
     Refused,
     SessionClosed,
 )
-from incumbent.recipes import election, hold
+from incumbent.recipes import election, hold, rwlock
 from incumbent.server import MemoryStore, Server
 from incumbent.wire import Acl, Check, EventType, GetData, WatchEvent
 
@@ -80,6 +80,7 @@ PAIRS = [
     (hold.Hold, blocking.Hold, {"begin", "belongs_to", "end", "release", "look", "why_not"}),
     (client.Transaction, blocking.Transaction, set()),
     (election.Election, blocking.Election, set()),
+    (rwlock.ReadWriteLock, blocking_locks.ReadWriteLock, set()),
 ]
 
 
@@ -271,6 +272,37 @@ def test_a_second_one_waits_and_gets_it(background: Background) -> None:
                 assert none is None
         thread.join(5)
         assert got[0] > hold.fencing_token
+
+
+def test_a_reentrant_lock_and_one_that_is_asked_for(background: Background) -> None:
+    with session(background) as zk, session(background) as other:
+        with zk.lock("/re", reentrant=True) as hold:
+            with zk.lock("/re", reentrant=True) as inner:
+                assert inner.fencing_token == hold.fencing_token
+            with pytest.raises(RuntimeError, match="reentrant"), zk.lock("/re"):
+                pass
+            assert not hold.asked.wait(0.01)
+            assert other.revoke("/re") == hold.name
+            assert hold.asked.wait(5)
+            hold.ensure()
+            assert len(other.children("/re")) == 1
+        wait_until(lambda: other.children("/re") == [])
+
+
+def test_readers_share_and_a_writer_does_not(background: Background) -> None:
+    with session(background) as zk, session(background) as other:
+        with zk.rwlock("/rw").read() as one, other.rwlock("/rw").read(timeout=5) as two:
+            assert one.is_shared
+            assert two.is_shared
+            assert not hasattr(two, "fencing_token")
+            with other.rwlock("/rw").try_write() as hold:
+                assert hold is None
+            with pytest.raises(RuntimeError, match="wait for itself"), zk.rwlock("/rw").write():
+                pass
+        with other.rwlock("/rw").write(timeout=5) as hold:
+            assert hold.fencing_token
+            with zk.rwlock("/rw").try_read() as none:
+                assert none is None
 
 
 def test_a_lost_hold_tells_and_interrupts_nothing_and_leaving_raises(

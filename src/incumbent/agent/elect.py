@@ -53,7 +53,7 @@ __all__ = ["Elect", "serve_elect"]
 
 T = TypeVar("T")
 
-PLAIN = Dialect("node_")
+PLAIN = Dialect("plain", "node_")
 """How contenders are named where nobody stands yet: as the literature does."""
 FIRST_REPORT, REPORT = 1.0, 5.0
 """Seconds of vain connecting after which it is said, and said again."""

@@ -4,13 +4,22 @@ A queue's znodes are ordered by the ten digits that ZooKeeper appends. Programs 
 stands before them, and some order by that text: then two of them in one directory would each
 believe to be first. So a directory has one dialect, chosen or detected:
 
-- `ours`, which is kazoo's: `<anything>__lock__<ten digits>`, readers `__rlock__`. Our own names
-  are `<session id in hex>-<id>__lock__…`; the id is a nonce by which a lost reply is read back.
-- `plain:<prefix>`: the whole name is the prefix and ten digits (`node_`, `n_`: the election of
-  ZooKeeper's recipes page and of many tutorials, which sort whole names). No room for a nonce.
+    ours            <session>-<id>__lock__NNNNNNNNNN    readers __rlock__; kazoo's
+    curator-lock    _c_<uuid>-lock-NNNNNNNNNN           InterProcessMutex, LeaderSelector
+    curator-latch   _c_<uuid>-latch-NNNNNNNNNN          LeaderLatch
+    curator-rw      _c_<uuid>-__WRIT__NNNNNNNNNN        readers __READ__; InterProcessReadWriteLock
+    plain:<prefix>  <prefix>NNNNNNNNNN                  `node_`, `n_`: tutorials
+
+Before ours and Curator's stands an id, by which a lost reply is read back: the session and a
+nonce, for Curator written as a UUID. A plain name has no room for one.
+
+kazoo passes over names that it does not know; Curator and tutorials sort whatever is there, so
+that in their directories any other child changes the order.
 
 Source: kazoo 2.11, recipe/lock.py (`__lock__(-?\\d{10})$` searched in each name, compared as
-text); ZooKeeper's "Recipes and Solutions".
+text); Curator 5.4, StandardLockInternalsDriver and InterProcessReadWriteLock (what follows the
+last `lock-`, `latch-`, `__READ__` or `__WRIT__`, else the whole name, compared as text, and all
+children counted); ZooKeeper's "Recipes and Solutions".
 
 Rule of this file: pure. Order is by suffix alone; a child that somebody would order otherwise
 is `MixedDialects`, never a guess.
@@ -19,7 +28,7 @@ is `MixedDialects`, never a guess.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from incumbent.errors import MixedDialects, QueueExhausted
@@ -30,43 +39,88 @@ LAST_SEQUENCE = 2_147_000_000
 """From here on nobody is let in. The counter sticks at 2^31 - 1 (measured), where order ends."""
 
 _SEQUENTIAL = re.compile(r"-?[0-9]{10}$")
-_OURS = re.compile(r"__(r?)lock__(-?[0-9]{10})$")
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Contender:
-    """A znode of the queue. `is_reader`: kazoo's `__rlock__`."""
+    """A znode of the queue. `is_reader`: others that read do not keep it out."""
 
     sequence: int
     name: str
     is_reader: bool = False
 
+    def keeps_out(self, *, a_reader: bool) -> bool:
+        """Must one who comes later wait for this one?"""
+        return not (self.is_reader and a_reader)
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """`pattern` finds a reader's mark and the digits; `word` and `reader` are what we write."""
+
+    pattern: re.Pattern[str]
+    word: str
+    reader: str = ""
+
+    def match(self, name: str) -> Contender | None:
+        found = self.pattern.search(name)
+        return Contender(int(found[2]), name, bool(found[1])) if found else None
+
+
+def _curators(words: str) -> re.Pattern[str]:
+    return re.compile(rf"^(?:_c_[0-9a-fA-F-]+-)?{words}(-?[0-9]{{10}})$")
+
+
+_FORMS: Mapping[str, _Form] = {
+    "ours": _Form(re.compile(r"__(r?)lock__(-?[0-9]{10})$"), "__lock__", "__rlock__"),
+    "curator-lock": _Form(_curators("()lock-"), "lock-"),
+    "curator-latch": _Form(_curators("()latch-"), "latch-"),
+    "curator-rw": _Form(_curators("(?:__WRIT__|(__READ__))"), "__WRIT__", "__READ__"),
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """One way of naming contenders. `prefix` is None for ours."""
+    """One way of naming contenders: `kind` as above, with a `prefix` if it is plain."""
 
-    prefix: str | None = None
+    kind: str = "ours"
+    prefix: str = ""
 
     def __str__(self) -> str:
-        return "ours" if self.prefix is None else f"plain:{self.prefix}"
+        return f"plain:{self.prefix}" if self.kind == "plain" else self.kind
 
     @property
     def has_nonce(self) -> bool:
         """Can a contender be recognised by its name alone?"""
-        return self.prefix is None
+        return self.kind != "plain"
 
-    def stem(self, session_id: int, nonce: str) -> str:
-        """What to create: the name without its ten digits."""
-        if self.prefix is not None:
+    @property
+    def has_readers(self) -> bool:
+        """Does it tell readers from writers?"""
+        return self.kind in _FORMS and bool(_FORMS[self.kind].reader)
+
+    def stem(self, session_id: int, nonce: str, *, is_reader: bool = False) -> str:
+        """What to create: the name without its ten digits. `nonce`: 16 hexadecimal digits."""
+        assert self.has_readers or not is_reader, f"{self} has no readers"
+        if self.kind == "plain":
             return self.prefix
-        return f"{session_id & 0xFFFF_FFFF_FFFF_FFFF:x}-{nonce}__lock__"
+        form = _FORMS[self.kind]
+        word = form.reader if is_reader else form.word
+        session = session_id & 0xFFFF_FFFF_FFFF_FFFF
+        if self.kind == "ours":
+            return f"{session:x}-{nonce}{word}"
+        digits = f"{session:016x}{nonce:0>16}"
+        parts = (digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:])
+        return f"_c_{'-'.join(parts)}-{word}"
+
+    def is_reader(self, name: str) -> bool:
+        contender = self.contender(name)
+        return contender is not None and contender.is_reader
 
     def contender(self, name: str) -> Contender | None:
         """`name` as a contender of this dialect, or None."""
-        if self.prefix is None:
-            match = _OURS.search(name)
-            return Contender(int(match[2]), name, bool(match[1])) if match else None
+        if self.kind != "plain":
+            return _FORMS[self.kind].match(name)
         suffix = name[len(self.prefix) :]
         if name.startswith(self.prefix) and _SEQUENTIAL.fullmatch(suffix):
             return Contender(int(suffix), name)
@@ -76,15 +130,14 @@ class Dialect:
         """The contenders among `children` of `path`, first one first.
 
         Raises `MixedDialects` for a child that takes part by somebody else's rules: in `ours`
-        any other sequential name (kazoo passes over the rest, and so do we); in a plain
-        directory any other name at all, since tutorials sort whatever is there.
-        Raises `QueueExhausted` if the counter has wrapped.
+        any other sequential name (kazoo passes over the rest, and so do we); elsewhere any
+        other name at all. Raises `QueueExhausted` if the counter has wrapped.
         """
         found = []
         for name in sorted(children):
             contender = self.contender(name)
             if contender is None:
-                if self.prefix is not None or _SEQUENTIAL.search(name):
+                if self.kind != "ours" or _SEQUENTIAL.search(name):
                     raise MixedDialects(path, name, str(self))
                 continue
             if contender.sequence < 0:
@@ -105,36 +158,44 @@ OURS = Dialect()
 
 
 def dialect(text: str) -> Dialect:
-    """A dialect by its name in settings: `ours`, or `plain:` and a prefix."""
-    if text == "ours":
-        return OURS
+    """A dialect by its name in settings: one with a name, or `plain:` and a prefix."""
+    if text in _FORMS:
+        return Dialect(text)
     kind, _, prefix = text.partition(":")
     if kind != "plain" or not prefix or "/" in prefix:
         raise ValueError(
-            f"{text!r} is no dialect: expected ours, or plain:PREFIX as in plain:node_"
+            f"{text!r} is no dialect: expected {', '.join(_FORMS)}, or plain:PREFIX as in "
+            "plain:node_"
         )
-    return Dialect(prefix)
+    return Dialect("plain", prefix)
 
 
 def detect(path: str, children: Iterable[str], default: Dialect = OURS) -> Dialect:
     """The dialect of those who stand in `path` now; `default` if nobody does.
 
-    A prefix is believed only if it has no digit: one with a digit has an id in it (Curator's
-    `_c_<uuid>-lock-`, guid-lock-, x-<session>-), and is somebody's dialect that we don't speak.
+    A prefix is believed only if it has no digit: one with a digit has an id in it (guid-lock-,
+    x-<session>-), and is somebody's dialect that we don't speak.
     Raises `MixedDialects`, naming such a child, or one that disagrees with the others.
     """
     found: Dialect | None = None
     for name in sorted(children):
         if not _SEQUENTIAL.search(name):
             continue
-        if OURS.contender(name):
-            this = OURS
-        else:
-            prefix = name[:-10]
-            if not prefix or prefix.startswith("_c_") or any(c.isdigit() for c in prefix):
-                raise MixedDialects(path, name, str(found or default))
-            this = Dialect(prefix)
+        this = _spoken(name)
+        if this is None:
+            raise MixedDialects(path, name, str(found or default))
         if found is not None and this != found:
             raise MixedDialects(path, name, str(found))
         found = this
     return found or default
+
+
+def _spoken(name: str) -> Dialect | None:
+    is_protected = name.startswith("_c_")
+    for kind, form in _FORMS.items():
+        if (is_protected or kind == "ours") and form.match(name):
+            return Dialect(kind)
+    prefix = name[:-10]
+    if not prefix or is_protected or any(c.isdigit() for c in prefix):
+        return None
+    return Dialect("plain", prefix)

@@ -41,16 +41,19 @@ class Hold:
 
     path           the queue's path
     name           our znode's name there
-    fencing_token  rises from holder to holder; give it to whatever can refuse an older one
     lost           set when the hold is over: `lost.is_set()`, `await lost.wait()`, `lost.error`
+    asked          an Event: somebody asks us to give way (`zk.revoke`); what we do is our choice
     overrun        seconds for which the block went on after `valid_until`; 0 if it did not
     """
 
-    def __init__(self, place: Place, *, grace: float | None, error: type[HoldLost]) -> None:
+    def __init__(
+        self, place: Place, *, grace: float | None, error: type[HoldLost], is_shared: bool = False
+    ) -> None:
         self.path = place.directory
         self.name = place.name
-        self.fencing_token = place.czxid
+        self.is_shared = is_shared or place.is_reader
         self.lost = Latch()
+        self.asked = place.asked
         self.overrun = 0.0
         self._place = place
         self._client = place.ledger.client
@@ -60,6 +63,16 @@ class Hold:
         self._beat: Any = None
         self._owner: object = None
         self._believed_until = -math.inf
+
+    @property
+    def fencing_token(self) -> int:
+        """Rises from holder to holder; give it to whatever can refuse an older one.
+
+        There is none (AttributeError) where several hold at a time: readers, semaphores.
+        """
+        if self.is_shared:
+            raise AttributeError(f"{self.path} is shared with others: no token tells who is newer")
+        return self._place.czxid
 
     @property
     def valid_until(self) -> float:
@@ -96,7 +109,7 @@ class Hold:
     def belongs_to(self, owner: object) -> None:
         """Whose block it guards: a task or a thread, which must not wait for it again."""
         self._owner = owner
-        self._place.ledger.holders[self.path] = owner
+        self._place.ledger.holders[self.path, owner] = self
 
     async def begin(self) -> None:
         """Believe in it: at once if the lease is proven now, else after beats that prove it.
@@ -135,8 +148,8 @@ class Hold:
             self._timer = None
         if self._beat is not None:
             holders = self._place.ledger.holders
-            if self._owner is not None and holders.get(self.path) == self._owner:
-                del holders[self.path]
+            if holders.get((self.path, self._owner)) is self:
+                del holders[self.path, self._owner]
             beat, self._beat = self._beat, None
             beat.__exit__(None, None, None)
 

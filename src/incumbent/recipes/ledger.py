@@ -15,10 +15,13 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from incumbent.client import Client
 from incumbent.errors import FateUnknown, NoNode, NotSent, Refused, SessionError
+
+if TYPE_CHECKING:
+    from incumbent.recipes.hold import Hold
 
 __all__ = ["Ledger", "Pause"]
 
@@ -52,8 +55,8 @@ class Ledger:
         self.log = log or logging.getLogger("incumbent").warning
         self.standing: dict[str, object] = {}
         """Our znodes in queues: full path → whose it is."""
-        self.holders: dict[str, object] = {}
-        """Queues that we hold: path → the task or thread whose block it guards."""
+        self.holders: dict[tuple[str, object], Hold] = {}
+        """Queues that we hold: path, and the task or thread whose block it guards → the hold."""
         self._duties: dict[asyncio.Task[Any], None] = {}
         self._turns: dict[str, asyncio.Lock] = {}
 
@@ -70,10 +73,10 @@ class Ledger:
 
     def refuse_nested(self, queue: str, owner: object) -> None:
         """Raises `RuntimeError` if `owner` is inside a block that holds this queue already."""
-        if owner is not None and self.holders.get(queue) == owner:
+        if (queue, owner) in self.holders:
             raise RuntimeError(
                 f"{queue} is held by this very task or thread: it would wait for itself "
-                "(locks are not reentrant)"
+                "(a lock is reentrant only with reentrant=True)"
             )
 
     async def settled(self) -> None:

@@ -37,7 +37,10 @@ from incumbent.recipes.latch import Latch
 from incumbent.recipes.ledger import Ledger, Pause
 from incumbent.wire import Check, EventType, GetChildren, Multi, Request, Stat, WatchEvent
 
-__all__ = ["Place", "flight", "join"]
+__all__ = ["REVOKE", "Place", "flight", "join"]
+
+REVOKE = b"__REVOKE__"
+"""Put into a contender's znode it asks to give way: Curator's `Revoker` does the same."""
 
 
 def join(directory: str, name: str) -> str:
@@ -62,6 +65,8 @@ class Place:
     listing     the queue as last read, first one first; always read after our own create
     watching    the name of the contender that we wait for, None when we don't
     gone        set when our znode was deleted by somebody, or its session is over
+    asked       set when somebody asked us to give way, if our znode is watched
+    is_reader   it lets other readers in beside it
     """
 
     def __init__(
@@ -77,6 +82,8 @@ class Place:
         self.listing: tuple[Contender, ...] = ()
         self.watching: str | None = None
         self.gone = Latch()
+        self.asked = asyncio.Event()
+        self.is_reader = dialect.is_reader(self.name)
         self.ledger = ledger
         self._client = ledger.client
         self.lease = self._client.lease  # this session's; the next one has another
@@ -86,9 +93,15 @@ class Place:
         ledger.standing[path] = self
 
     def ahead(self) -> tuple[str, ...]:
-        """The names before ours by the last listing, first one first."""
-        names = [contender.name for contender in self.listing]
-        return tuple(names[: names.index(self.name)]) if self.name in names else tuple(names)
+        """The names that keep us out by the last listing, first one first: all before ours, and
+        for a reader the writers among them."""
+        found = []
+        for contender in self.listing:
+            if contender.name == self.name:
+                break
+            if contender.keeps_out(a_reader=self.is_reader):
+                found.append(contender.name)
+        return tuple(found)
 
     def check_own(self) -> Check:
         """To put into a multi: refuse it unless our znode is there."""
@@ -102,7 +115,7 @@ class Place:
             return None
 
     async def first(self, on_change: Callable[[Place], None] | None = None) -> None:
-        """Return when nobody is before us.
+        """Return when nobody is before us who keeps us out.
 
         `on_change` is called whenever we begin to wait for a contender (then `watching` is its
         name). Waits through disconnections; bound it with `asyncio.timeout`. Raises
@@ -156,7 +169,7 @@ class Place:
         return Scope(Hold(self, grace=grace, error=error))
 
     def watch_own(self) -> None:
-        """From now on `gone` also tells of a deletion by hand."""
+        """From now on `gone` also tells of a deletion by hand, and `asked` of a request."""
         if self._own_watch is None:
             self._own_watch = asyncio.get_running_loop().create_task(self._watch_own())
 
@@ -209,10 +222,12 @@ class Place:
         try:
             while not self.gone.is_set():
                 try:
-                    await self._client.get(self.path, watcher=wake)
+                    data, _ = await self._client.get(self.path, watcher=wake)
                 except (FateUnknown, NotSent):
                     await pause.take()
                     continue
+                if data == REVOKE:
+                    self.asked.set()
                 event = await changed.get()
                 if event.type is EventType.DELETED:
                     raise NoNode(self.path)

@@ -81,9 +81,10 @@ class Queue:
         self.rng = rng
         self.ledger = ledger or Ledger(client)
 
-    async def enter(self, data: bytes = b"") -> Place:
+    async def enter(self, data: bytes = b"", *, is_reader: bool = False) -> Place:
         """Stand at the end of the queue; returns when the znode is made and the queue was read.
 
+        `is_reader`: only writers keep us out, in a dialect that has readers.
         Waits through disconnections; bound it with `asyncio.timeout`. Cancelled, it leaves no
         znode behind. Raises `MixedDialects`, `QueueExhausted`, `SessionExpired` (the session
         ended meanwhile: enter again), `SessionClosed`, or what the server refused.
@@ -91,16 +92,17 @@ class Queue:
         for _ in range(_TRIES):
             dialect = self.dialect or detect(self.path, await self._children())
             try:
-                return await self._enter(data, dialect)
+                return await self._enter(data, dialect, is_reader)
             except MixedDialects:  # somebody came in between the look and our create
                 if self.dialect is not None:
                     raise
-        return await self._enter(data, detect(self.path, await self._children()))
+        dialect = detect(self.path, await self._children())
+        return await self._enter(data, dialect, is_reader)
 
     @asynccontextmanager
-    async def place(self, data: bytes = b"") -> AsyncIterator[Place]:
+    async def place(self, data: bytes = b"", *, is_reader: bool = False) -> AsyncIterator[Place]:
         """`enter`, and give the place up at the end of the block."""
-        place = await self.enter(data)
+        place = await self.enter(data, is_reader=is_reader)
         try:
             yield place
         finally:
@@ -117,8 +119,13 @@ class Queue:
         except NoNode:
             return []
 
-    async def _enter(self, data: bytes, dialect: Dialect) -> Place:
-        entry = _Entry(self, data, dialect)
+    async def _enter(self, data: bytes, dialect: Dialect, is_reader: bool) -> Place:
+        if is_reader and not dialect.has_readers:
+            raise ValueError(
+                f"{self.path}: the {dialect} dialect has no readers; use another directory in "
+                "ours or curator-rw, or a plain lock here"
+            )
+        entry = _Entry(self, data, dialect, is_reader)
         duty = self.ledger.owe(entry.run())
         try:
             return await asyncio.shield(duty)
@@ -138,13 +145,14 @@ def _release(duty: asyncio.Task[Place]) -> None:
 class _Entry:
     """One try to stand, from the create to a listing read after it."""
 
-    def __init__(self, queue: Queue, data: bytes, dialect: Dialect) -> None:
+    def __init__(self, queue: Queue, data: bytes, dialect: Dialect, is_reader: bool) -> None:
         self.is_wanted = True
         self._client = queue.client
         self._ledger = queue.ledger
         self._directory = queue.path
         self._data = data
         self._dialect = dialect
+        self._is_reader = is_reader
         self._nonce = f"{queue.rng.getrandbits(64):016x}"
         self._stem = ""
 
@@ -172,7 +180,7 @@ class _Entry:
         vanished = 0
         while self.is_wanted:
             session_id = self._client.session_id
-            self._stem = self._dialect.stem(session_id, self._nonce)
+            self._stem = self._dialect.stem(session_id, self._nonce, is_reader=self._is_reader)
             create = Create2(
                 join(self._directory, self._stem),
                 self._data,
@@ -241,7 +249,8 @@ class _Entry:
                 continue
             with contextlib.suppress(NoNode):
                 data, stat = await self._client.get(path)
-                if stat.ephemeralOwner == session_id and data == self._data:
+                is_ours = self._dialect.has_nonce or data == self._data
+                if stat.ephemeralOwner == session_id and is_ours:
                     return Created(path, Stat(*stat))
         return None
 

@@ -279,6 +279,52 @@ async def _takes(zk: aio.Zk, path: str, timeout: float) -> None:
         pass
 
 
+async def test_a_reentrant_lock_keeps_its_znode_until_the_outermost_block_ends() -> None:
+    async with embedded() as server, connected(server) as zk, connected(server) as other:
+        async with zk.lock("/l", reentrant=True) as outer:
+            asked = Asked(server)
+            async with zk.lock("/l", reentrant=True) as inner, zk.lock("/l", reentrant=True):
+                assert inner is outer
+            assert await other.children("/l") == [outer.name]
+            outer.ensure()
+            assert asked.names(zk.session_id, without=("Ping", "Multi", "GetData")) == []
+            with pytest.raises(LockTimeout):  # another task is another owner
+                await asyncio.create_task(_takes_again(zk, 0.02))
+        await eventually(lambda: _count(other, "/l", 0))
+
+
+async def _takes_again(zk: aio.Zk, timeout: float) -> None:
+    async with zk.lock("/l", reentrant=True, timeout=timeout):
+        pass
+
+
+async def test_a_reentrant_lock_that_is_lost_is_not_entered_again() -> None:
+    async with embedded() as server, connected(server) as one, connected(server) as two:
+        with pytest.raises(LockLost):
+            async with one.lock("/l", reentrant=True) as hold:
+                await two.delete(f"/l/{hold.name}")
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.sleep(5)
+                with pytest.raises(LockLost):
+                    async with one.lock("/l", reentrant=True):
+                        raise AssertionError("entered")
+
+
+@pytest.mark.parametrize("dialect", ["ours", "curator-lock", "plain:n_"])
+async def test_a_holder_is_asked_to_give_way_and_nothing_is_taken_from_it(dialect: str) -> None:
+    async with embedded() as server, connected(server) as one, connected(server) as two:
+        assert await two.revoke("/l") is None
+        async with one.lock("/l", dialect=dialect, member="one") as hold:
+            assert not hold.asked.is_set()
+
+            assert await two.revoke("/l") == hold.name
+
+            await asyncio.wait_for(hold.asked.wait(), 5)
+            hold.ensure()
+        async with two.lock("/l", dialect=dialect, timeout=5) as hold:
+            assert not hold.asked.is_set()
+
+
 async def test_after_the_block_the_same_task_takes_it_again() -> None:
     async with embedded() as server, connected(server) as zk:
         for _ in range(3):

@@ -1,0 +1,91 @@
+"""Locks of other kinds for blocking code: twins of those in `incumbent.recipes`.
+
+Rule of this file: none of its own; each is a `Guarded` around what `blocking` makes of a hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from incumbent.blocking import Guarded, Hold, Wait
+from incumbent.portal import Portal
+from incumbent.recipes import lock as locks
+from incumbent.recipes import rwlock as rwlocks
+
+__all__ = ["ReadWriteLock"]
+
+
+class ReadWriteLock:
+    """The twin of `incumbent.recipes.rwlock.ReadWriteLock`."""
+
+    def __init__(self, portal: Portal, rwlock: rwlocks.ReadWriteLock) -> None:
+        self._portal = portal
+        self.queue = rwlock.queue
+
+    @property
+    def path(self) -> str:
+        return self.queue.path
+
+    def read(
+        self,
+        member: str | bytes = b"",
+        *,
+        timeout: float | None = None,
+        grace: float | None = None,
+        on_lost: Callable[[Hold], None] | None = None,
+    ) -> Guarded[Hold]:
+        return self._wait(member, timeout, grace, on_lost, is_reader=True)
+
+    def write(
+        self,
+        member: str | bytes = b"",
+        *,
+        timeout: float | None = None,
+        grace: float | None = None,
+        on_lost: Callable[[Hold], None] | None = None,
+    ) -> Guarded[Hold]:
+        return self._wait(member, timeout, grace, on_lost, is_reader=False)
+
+    def try_read(
+        self,
+        member: str | bytes = b"",
+        *,
+        grace: float | None = None,
+        on_lost: Callable[[Hold], None] | None = None,
+    ) -> Guarded[Hold | None]:
+        return self._try(member, grace, on_lost, is_reader=True)
+
+    def try_write(
+        self,
+        member: str | bytes = b"",
+        *,
+        grace: float | None = None,
+        on_lost: Callable[[Hold], None] | None = None,
+    ) -> Guarded[Hold | None]:
+        return self._try(member, grace, on_lost, is_reader=False)
+
+    def _wait(
+        self,
+        member: str | bytes,
+        timeout: float | None,
+        grace: float | None,
+        on_lost: Callable[[Hold], None] | None,
+        *,
+        is_reader: bool,
+    ) -> Guarded[Hold]:
+        begin = partial(
+            locks.acquire, self.queue, member, timeout=timeout, grace=grace, is_reader=is_reader
+        )
+        return Guarded(self._portal, Wait(begin, self.queue), on_lost)
+
+    def _try(
+        self,
+        member: str | bytes,
+        grace: float | None,
+        on_lost: Callable[[Hold], None] | None,
+        *,
+        is_reader: bool,
+    ) -> Guarded[Hold | None]:
+        begin = partial(locks.try_acquire, self.queue, member, grace=grace, is_reader=is_reader)
+        return Guarded(self._portal, Wait(begin), on_lost)
