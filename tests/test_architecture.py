@@ -35,7 +35,9 @@ LAYERS: dict[str, set[str]] = {
     "portal": {"errors"},
     "blocking": GROUND | {"client", "recipes", "portal"},
     "blocking_locks": GROUND | {"client", "recipes", "portal", "blocking"},
-    "sync": GROUND | {"client", "recipes", "portal", "blocking", "blocking_locks", "aio"},
+    "blocking_items": GROUND | {"client", "recipes", "portal", "blocking"},
+    "sync": GROUND
+    | {"client", "recipes", "portal", "blocking", "blocking_locks", "blocking_items", "aio"},
     "__init__": {"sync", "aio", "errors"},
     "guardian": GROUND,
     "toml_file": {"errors"},
@@ -65,6 +67,7 @@ PURE = (
     "server/transactions",
     "server/expiry",
     "recipes/dialects",
+    "recipes/line",
     "guardian/table",
     "guardian/messages",
     "guardian/actions",

@@ -24,14 +24,18 @@ from incumbent.client.tls import context as tls_context
 from incumbent.client.verbs import Verbs
 from incumbent.clock import SYSTEM, Clock
 from incumbent.recipes import dialects
+from incumbent.recipes.barrier import Barrier
+from incumbent.recipes.counter import Counter
 from incumbent.recipes.election import Election
 from incumbent.recipes.hold import Hold
+from incumbent.recipes.items import ItemQueue
 from incumbent.recipes.lead import lead
 from incumbent.recipes.ledger import Ledger
 from incumbent.recipes.lock import lock, revoke, try_lock
 from incumbent.recipes.place import Place
 from incumbent.recipes.queue import Queue
 from incumbent.recipes.rwlock import ReadWriteLock
+from incumbent.recipes.value import Value
 from incumbent.wire import Request
 
 __all__ = ["Connecting", "Zk", "connect", "tls_context"]
@@ -277,6 +281,23 @@ class Zk(Verbs):
     def election(self, path: str, *, dialect: str | None = None) -> Election:
         """To see who leads, and to stand again and again. `dialect` as in `lead`."""
         return Election(self.contenders(path, dialect=dialect))
+
+    def queue(self, path: str) -> ItemQueue:
+        """A queue of items, by priority: `await queue.put(data)`, `await queue.take()`."""
+        return ItemQueue(self.client, path, rng=self._rng, ledger=self._ledger)
+
+    def barrier(self, path: str) -> Barrier:
+        """While it is up, whoever comes to it waits."""
+        return Barrier(self.client, path)
+
+    def counter(self, path: str, *, initial: int = 0) -> Counter:
+        """A number that many add to; each acknowledged addition counts once."""
+        return Counter(self.client, path, initial=initial, rng=self._rng)
+
+    def value(self, path: str, default: str | bytes = b"") -> Value:
+        """Bytes that many read and some change; to compare and set, and to follow in memory.
+        `default` is what it is while there is no znode."""
+        return Value(self.client, path, default)
 
     def contenders(self, path: str, *, dialect: str | None = "ours") -> Queue:
         """The contenders at `path`, for recipes of one's own."""

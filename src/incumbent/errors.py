@@ -14,6 +14,7 @@ Rule of this file: what a caller must do differently has a different type; above
     ├── NotSent                  it never left this process: nothing was done
     │   └── TooLarge
     ├── FateUnknown              it was sent and no answer came: read it back
+    │   └── ItemUnknown          an item was put or taken, or was not
     ├── SessionError             the session, not the request
     │   ├── SessionExpired       the server's word, or our own clock's
     │   ├── SessionClosed        we closed it
@@ -23,7 +24,10 @@ Rule of this file: what a caller must do differently has a different type; above
     │   ├── LockLost
     │   └── Deposed
     ├── LockTimeout              not acquired within `timeout`
+    ├── BarrierTimeout           not all came within `timeout`
+    ├── BrokenBarrier            one of those inside was lost: nobody leaves as agreed
     ├── QueueExhausted           a sequence counter near its end
+    ├── MalformedValue           a znode holds something else than the recipe keeps there
     ├── MixedDialects            a directory that two dialects order differently
     ├── WireError
     │   ├── RemoteWireError      the other end broke the protocol
@@ -44,15 +48,19 @@ __all__ = [
     "AuthFailed",
     "BadArguments",
     "BadVersion",
+    "BarrierTimeout",
+    "BrokenBarrier",
     "ConnectTimeout",
     "Deposed",
     "FateUnknown",
     "HoldLost",
     "IncumbentError",
     "InvalidACL",
+    "ItemUnknown",
     "LocalWireError",
     "LockLost",
     "LockTimeout",
+    "MalformedValue",
     "MixedDialects",
     "NoAuth",
     "NoChildrenForEphemerals",
@@ -243,6 +251,23 @@ class FateUnknown(IncumbentError):
         return f"{self.what}: fate unknown, {self.why}; read the znode before trying again"
 
 
+class ItemUnknown(FateUnknown):
+    """A queue's item whose putting or taking was not answered, and which is not there.
+
+    `path` names it (without its number, if it was being put), `data` is what it holds. Taken:
+    by us, or by somebody else. Put: and taken already, or never. Only its effects can tell.
+    """
+
+    def __init__(self, path: str, data: bytes, why: str) -> None:
+        super().__init__(f"item {path}", why)
+        self.path = path
+        self.data = data
+        self.args = (path, data, why)
+
+    def __str__(self) -> str:
+        return f"{self.what}: fate unknown, {self.why}; look for its effects before using it again"
+
+
 class SessionError(IncumbentError):
     """Something about the whole session. `session_id` is 0 where none was given yet."""
 
@@ -322,6 +347,40 @@ class LockTimeout(IncumbentError):
         return f"{self.path}: not acquired within {self.timeout:g} s{ahead}"
 
 
+class BarrierTimeout(IncumbentError):
+    """Not all came within the time given; nothing of ours is left there. `here` came, of `count`."""
+
+    def __init__(self, path: str, timeout: float, here: int, count: int) -> None:
+        self.path = path
+        self.timeout = timeout
+        self.here = here
+        self.count = count
+        super().__init__(path, timeout, here, count)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}: {self.here} of {self.count} came within {self.timeout:g} s; "
+            "enter again, they may be waiting still"
+        )
+
+
+class BrokenBarrier(IncumbentError):
+    """One of those who went through a double barrier was lost before all had left.
+
+    Everybody who went through with it gets this. `is_certain` is False for one whose session
+    ended while it waited to leave: the others may have left as agreed.
+    """
+
+    def __init__(self, path: str, why: str, is_certain: bool = True) -> None:
+        self.path = path
+        self.why = why
+        self.is_certain = is_certain
+        super().__init__(path, why, is_certain)
+
+    def __str__(self) -> str:
+        return f"{self.path}: the barrier is broken, {self.why}; enter again for another round"
+
+
 class QueueExhausted(IncumbentError):
     """A directory's sequence counter is near 2^31 - 1, beyond which there is no order."""
 
@@ -334,6 +393,22 @@ class QueueExhausted(IncumbentError):
         return (
             f"{self.path}: its sequence counter stands at {self.sequence}, near the end of its "
             "range; when nobody stands there, delete the directory, it is made again from 0"
+        )
+
+
+class MalformedValue(IncumbentError):
+    """A znode holds something else than the recipe keeps there."""
+
+    def __init__(self, path: str, data: bytes, expected: str) -> None:
+        self.path = path
+        self.data = data
+        self.expected = expected
+        super().__init__(path, data, expected)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}: holds {self.data[:40]!r}, expected {self.expected}; "
+            "set it right, or name another path"
         )
 
 

@@ -40,6 +40,7 @@ from incumbent.blocking import (
     Wait,
     within,
 )
+from incumbent.blocking_items import Barrier, Counter, Following, ItemQueue, Items, Value
 from incumbent.blocking_locks import ReadWriteLock
 from incumbent.client import Passport, State, Watcher
 from incumbent.portal import Portal, portal
@@ -57,12 +58,18 @@ from incumbent.wire import (
 )
 
 __all__ = [
+    "Barrier",
+    "Counter",
     "Election",
     "Events",
+    "Following",
     "Hold",
+    "ItemQueue",
+    "Items",
     "Lost",
     "ReadWriteLock",
     "Transaction",
+    "Value",
     "Zk",
     "connect",
 ]
@@ -332,3 +339,15 @@ class Zk:
 
     def election(self, path: str, *, dialect: str | None = None) -> Election:
         return Election(self._portal, self._zk.contenders(path, dialect=dialect))
+
+    def queue(self, path: str) -> ItemQueue:
+        return ItemQueue(self._portal, self._zk.queue(path))
+
+    def barrier(self, path: str) -> Barrier:
+        return Barrier(self._portal, self._zk.barrier(path))
+
+    def counter(self, path: str, *, initial: int = 0) -> Counter:
+        return Counter(self._portal, self._zk.counter(path, initial=initial))
+
+    def value(self, path: str, default: str | bytes = b"") -> Value:
+        return Value(self._portal, self._zk.value(path, default))

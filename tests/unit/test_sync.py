@@ -19,7 +19,7 @@ import pytest
 from tests.waiting import wait_until
 
 import incumbent
-from incumbent import aio, blocking, blocking_locks, client, sync
+from incumbent import aio, blocking, blocking_items, blocking_locks, client, sync
 from incumbent.client import State, events
 from incumbent.errors import (
     ConnectTimeout,
@@ -29,7 +29,7 @@ from incumbent.errors import (
     Refused,
     SessionClosed,
 )
-from incumbent.recipes import election, hold, rwlock
+from incumbent.recipes import barrier, counter, election, hold, items, rwlock, value
 from incumbent.server import MemoryStore, Server
 from incumbent.wire import Acl, Check, EventType, GetData, WatchEvent
 
@@ -81,6 +81,12 @@ PAIRS = [
     (client.Transaction, blocking.Transaction, set()),
     (election.Election, blocking.Election, set()),
     (rwlock.ReadWriteLock, blocking_locks.ReadWriteLock, set()),
+    (items.ItemQueue, blocking_items.ItemQueue, {"client", "ledger", "rng", "put_back"}),
+    (items.Items, blocking_items.Items, {"forget", "looks_ahead"}),
+    (barrier.Barrier, blocking_items.Barrier, {"client"}),
+    (counter.Counter, blocking_items.Counter, {"client", "initial"}),
+    (value.Value, blocking_items.Value, {"client", "default"}),
+    (value.Following, blocking_items.Following, {"begun", "heard", "keep"}),
 ]
 
 

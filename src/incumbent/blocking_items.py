@@ -1,0 +1,156 @@
+"""Queues, barriers, counters and values for blocking code: twins of those in `incumbent.recipes`.
+
+Rule of this file: an interruption loses nothing: what came all the same is put back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
+
+from incumbent.blocking import within
+from incumbent.portal import Portal
+from incumbent.recipes import barrier as barriers
+from incumbent.recipes import counter as counters
+from incumbent.recipes import items as queues
+from incumbent.recipes import value as values
+from incumbent.recipes.items import Item
+from incumbent.recipes.value import Versioned
+
+__all__ = ["Barrier", "Counter", "Following", "ItemQueue", "Items", "Value"]
+
+
+class ItemQueue:
+    """The twin of `incumbent.recipes.items.ItemQueue`."""
+
+    def __init__(self, portal: Portal, queue: queues.ItemQueue) -> None:
+        self._portal = portal
+        self._queue = queue
+        self.path = queue.path
+
+    def put(self, data: str | bytes, *, priority: int = 100) -> str:
+        return self._portal.run(lambda: self._queue.put(data, priority=priority))
+
+    def take(self, timeout: float | None = None) -> Item | None:
+        return self._portal.run(lambda: self._queue.take(timeout), undo=self._put_back)
+
+    def peek(self, timeout: float | None = 0) -> Item | None:
+        return self._portal.run(lambda: self._queue.peek(timeout))
+
+    def size(self) -> int:
+        return self._portal.run(self._queue.size)
+
+    @contextlib.contextmanager
+    def items(self) -> Iterator[Items]:
+        with within(self._portal, self._queue.items()) as items:
+            yield Items(self._portal, items, self._put_back)
+
+    async def _put_back(self, item: Item | None) -> None:
+        if item is not None:
+            await self._queue.put_back(item)
+
+
+class Items:
+    """The twin of `incumbent.recipes.items.Items`."""
+
+    def __init__(
+        self,
+        portal: Portal,
+        items: queues.Items,
+        put_back: Callable[[Item | None], Coroutine[Any, Any, None]],
+    ) -> None:
+        self._portal = portal
+        self._items = items
+        self._put_back = put_back
+
+    def take(self, timeout: float | None = None) -> Item | None:
+        return self._portal.run(lambda: self._items.take(timeout), undo=self._put_back)
+
+    def peek(self, timeout: float | None = None) -> Item | None:
+        return self._portal.run(lambda: self._items.peek(timeout))
+
+    def __iter__(self) -> Items:
+        return self
+
+    def __next__(self) -> Item:
+        item = self.take()
+        assert item is not None
+        return item
+
+
+class Barrier:
+    """The twin of `incumbent.recipes.barrier.Barrier`."""
+
+    def __init__(self, portal: Portal, barrier: barriers.Barrier) -> None:
+        self._portal = portal
+        self._barrier = barrier
+        self.path = barrier.path
+
+    def create(self, data: str | bytes = b"") -> bool:
+        return self._portal.run(lambda: self._barrier.create(data))
+
+    def remove(self) -> bool:
+        return self._portal.run(self._barrier.remove)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        return self._portal.run(lambda: self._barrier.wait(timeout))
+
+
+class Counter:
+    """The twin of `incumbent.recipes.counter.Counter`."""
+
+    def __init__(self, portal: Portal, counter: counters.Counter) -> None:
+        self._portal = portal
+        self._counter = counter
+        self.path = counter.path
+
+    def get(self) -> int:
+        return self._portal.run(self._counter.get)
+
+    def add(self, number: int = 1) -> int:
+        return self._portal.run(lambda: self._counter.add(number))
+
+
+class Value:
+    """The twin of `incumbent.recipes.value.Value`. `change` is called on the loop: no waiting."""
+
+    def __init__(self, portal: Portal, value: values.Value) -> None:
+        self._portal = portal
+        self._value = value
+        self.path = value.path
+
+    def get(self) -> Versioned:
+        return self._portal.run(self._value.get)
+
+    def set(self, data: str | bytes) -> int:
+        return self._portal.run(lambda: self._value.set(data))
+
+    def compare_and_set(self, data: str | bytes, version: int | None) -> int:
+        return self._portal.run(lambda: self._value.compare_and_set(data, version))
+
+    def update(self, change: Callable[[bytes], str | bytes]) -> bytes:
+        return self._portal.run(lambda: self._value.update(change))
+
+    @contextlib.contextmanager
+    def follow(self) -> Iterator[Following]:
+        with within(self._portal, self._value.follow()) as following:
+            yield Following(self._portal, following)
+
+
+class Following:
+    """The twin of `incumbent.recipes.value.Following`."""
+
+    def __init__(self, portal: Portal, following: values.Following) -> None:
+        self._portal = portal
+        self._following = following
+
+    @property
+    def now(self) -> Versioned:
+        return self._following.now
+
+    def __iter__(self) -> Following:
+        return self
+
+    def __next__(self) -> Versioned:
+        return self._portal.run(self._following.__anext__)

@@ -1,0 +1,46 @@
+"""What became of a write whose answer was lost.
+
+A `multi[check]` goes to the leader behind everything that this client sent before, on whichever
+connection: once it is answered, an earlier write of the same session has been carried out, or
+never will be. What is read behind it shows which.
+
+Rule of this file: it only reads. What is concluded from it is the recipe's, and where nothing
+can be concluded the recipe says so.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from incumbent.client import Client
+from incumbent.errors import FateUnknown, NotSent, Refused, SessionExpired
+from incumbent.recipes.ledger import Pause
+from incumbent.recipes.place import flight
+from incumbent.wire import Check, Multi, Request
+
+__all__ = ["read_back"]
+
+_TRIES = 5
+
+
+async def read_back(client: Client, *reads: Request) -> list[Any]:
+    """Each read's answer, or its `Refused`, as of after this session's earlier writes.
+
+    Raises what kept it from knowing: `FateUnknown`, `NotSent` or a `SessionError`, after a few
+    tries. In a next session an earlier one's write may still be on its way.
+    """
+    pause = Pause()
+    for tries_left in reversed(range(_TRIES)):
+        results = await flight(client, Multi([Check("/")]), *reads)
+        failed = [
+            each
+            for each in results
+            if isinstance(each, BaseException) and not isinstance(each, Refused)
+        ]
+        if not failed:
+            return results[1:]
+        is_passing = isinstance(failed[0], FateUnknown | NotSent | SessionExpired)
+        if not tries_left or not is_passing:
+            raise failed[0]
+        await pause.take()
+    raise AssertionError("the last try returns or raises")
