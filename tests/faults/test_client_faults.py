@@ -128,6 +128,29 @@ async def test_a_black_hole_is_lost_within_the_timeout_of_the_last_answered_beat
         await client.create(path, ephemeral=True)
 
 
+async def test_a_session_given_up_ends_at_the_server_though_its_answers_are_lost(
+    relay: Relay, root: str
+) -> None:
+    """what would attach again and again, unheard, would keep it alive there"""
+    other = await direct(relay)
+    async with client_of(relay.hosts, session_timeout=S) as client:
+        made = await client.create(root, ephemeral=True)
+        gone = asyncio.Event()
+        await other.exists(made.path, watcher=lambda _: gone.set())
+        relay.swallow_down = True
+        relay.cut()
+
+        await reached(client, State.LOST)
+        async with asyncio.timeout(20):
+            await gone.wait()
+
+        await other.create(root)
+        relay.heal()
+        await reached(client, State.CONNECTED)
+        assert client.generation == 2
+    await other.close()
+
+
 async def test_lost_comes_by_our_clock_when_the_server_is_dead_whether_or_not_we_beat(
     relay: Relay, root: str
 ) -> None:

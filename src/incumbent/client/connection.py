@@ -84,12 +84,20 @@ class Link(Protocol):
 class Connection(asyncio.Protocol):
     """A connection for `loop.create_connection`. It sends its ConnectRequest by itself.
 
-    response  what the server answered to it; raises `ConnectionFailed`
-    gone      done, with the reason, when the connection is over
+    last_word  a request that goes with it, in one write, before anything is known of the answer
+    response   what the server answered to it; raises `ConnectionFailed`
+    gone       done, with the reason, when the connection is over
     """
 
     def __init__(
-        self, link: Link, hello: ConnectRequest, *, clock: Clock, silence: float, xids: Xids
+        self,
+        link: Link,
+        hello: ConnectRequest,
+        *,
+        clock: Clock,
+        silence: float,
+        xids: Xids,
+        last_word: Call | None = None,
     ) -> None:
         loop = asyncio.get_running_loop()
         self.response: asyncio.Future[ConnectResponse] = loop.create_future()
@@ -102,6 +110,7 @@ class Connection(asyncio.Protocol):
         self._silence = silence
         self._link = link
         self._hello = hello
+        self._last_word = last_word
         self._clock = clock
         self._xids = xids
         self._loop = loop
@@ -164,7 +173,13 @@ class Connection(asyncio.Protocol):
             return
         self._transport.set_write_buffer_limits(high=_BUFFER)
         self.hello_at = self.sent_at = self._clock.boottime()
-        self._transport.write(frame(self._hello.encode()))
+        hello = frame(self._hello.encode())
+        if self._last_word is None:
+            self._transport.write(hello)
+            return
+        self._last_word.sent_at = self.hello_at
+        self._pending.append((next(self._xids), self._last_word))
+        self._transport.write(hello + self._last_word.frame(self._pending[0][0]))
 
     def data_received(self, data: bytes) -> None:
         if self.gone.done() or not self._link.heard(self):

@@ -96,7 +96,13 @@ class Handshake:
         self._rng = rng
 
     async def reach(
-        self, host: Host, identity: Identity, last_zxid: int, *, read_only: bool = False
+        self,
+        host: Host,
+        identity: Identity,
+        last_zxid: int,
+        *,
+        read_only: bool = False,
+        last_word: Call | None = None,
     ) -> tuple[Connection, ConnectResponse]:
         """A connection to this address and the answer to its ConnectRequest."""
         connection = Connection(
@@ -105,6 +111,7 @@ class Handshake:
             clock=self._clock,
             silence=identity.numbers.silence,
             xids=self.xids,
+            last_word=last_word,
         )
         tls = self.access.tls
         secure: dict[str, Any] = {} if tls is None else {"ssl": tls, "server_hostname": host.called}
@@ -141,11 +148,16 @@ class Handshake:
             raise AuthFailed(session_id, why)
 
     async def close_old(self, host: Host, identity: Identity) -> None:
-        """See to it that this session is over: attach to it and close it, if it still lives."""
-        connection, response = await self.reach(host, identity, 0)  # it will read nothing
+        """See to it that this session is over: attach to it and close it, if it still lives.
+
+        Both leave in one write. An attach whose answer is lost would let it live on at the server
+        each time anew, for as long as answers are lost.
+        """
+        closing = self._own(CloseSession())  # it will read nothing: any zxid will do
+        connection, response = await self.reach(host, identity, 0, last_word=closing)
         try:
             if response.timeout_ms > 0:
-                await self.ask(connection, CloseSession())
+                await closing.future
         finally:
             connection.drop("its session is closed")
 
@@ -162,9 +174,14 @@ class Handshake:
         """The answer's value, or the `Refused`, on a connection that is not up."""
         if not connection.is_open:
             raise ConnectionFailed("the server closed the connection")
+        call = self._own(request)
+        connection.send([call], xid)
+        return await call.future
+
+    def _own(self, request: Request) -> Call:
+        """A request of the client's own; its answer's value, or the `Refused`, in its future."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        connection.send([Call(request, request.encode(0), future, then=_hand_over)], xid)
-        return await future
+        return Call(request, request.encode(0), future, then=_hand_over)
 
     def _exchange(self, scheme: str, credential: bytes, host: Host) -> Exchange:
         if scheme == "gssapi":

@@ -35,6 +35,7 @@ from incumbent.wire import (
     ReplyHeader,
     Request,
     SetWatches,
+    SetWatches2,
     Xid,
 )
 from incumbent.wire.jute import Reader
@@ -184,9 +185,11 @@ class Traffic:
                 self._log(f"watches were not set again: {value}")
                 connection.drop("watches were not set again")
                 return
-            self._watches.were_set()
+            assert isinstance(call.request, SetWatches | SetWatches2)
+            surplus = self._watches.set_again(call.request)
             if call.request is last:
                 self._watches.look_again()
+            self.send_all(connection, surplus)
 
         requests = list(self._watches.requests(last_zxid))
         last = requests[-1] if requests else None
@@ -210,7 +213,8 @@ class Traffic:
         def then(call: Call, value: object) -> None:
             self.send_all(connection, self._watches.carried_out(call.request))
 
-        self.pump()
+        if requests:
+            self.pump()
         for request in requests:
             xid = Xid.SET_WATCHES if isinstance(request, SetWatches) else None
             self.send_own(connection, request, then, xid)

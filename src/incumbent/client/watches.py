@@ -76,6 +76,7 @@ class Watches:
         "_recursive",
         "_root",
         "_since",
+        "_twice",
     )
 
     def __init__(self, log: Callable[[str], None], root: Chroot) -> None:
@@ -96,6 +97,9 @@ class Watches:
         self._bared: dict[str, bool] = {}
         """Paths of reads under way without the lasting watch that they relied on; True: their own
         went with it too."""
+        self._twice: frozenset[str] = frozenset()
+        """Paths set again at the last reconnect for two kinds of waiters: who saw the znode, and
+        who saw that there is none. One event tells both, and leaves a watch for the latter."""
 
     def __len__(self) -> int:
         return sum(len(watchers) for table in self._tables for watchers in table.values())
@@ -151,9 +155,11 @@ class Watches:
             return self._set(last_zxid, path)  # the lasting watch that it relied on is gone
         return []
 
-    def were_set(self) -> None:
-        """The oldest of our own requests under way was carried out, what it told has come."""
+    def set_again(self, request: SetWatches | SetWatches2) -> list[Request]:
+        """One of `requests` was carried out, what it told has come."""
         self._since.pop(0)
+        twice = [path for path in request.exist if path in self._twice]
+        return [each for path in twice for each in self._surplus(("data", path))]
 
     def carried_out(self, request: Request) -> list[Request]:
         """One of the requests that were asked for here was carried out."""
@@ -163,11 +169,13 @@ class Watches:
             self._call_all(tables, LOOK_AGAIN)
             self._tell_of_children(path, {})
         if isinstance(request, AddWatch | SetWatches):
-            self.were_set()
+            self._since.pop(0)
         if not isinstance(request, SetWatches):
             return []
-        # Whoever waited may have heard meanwhile what an older watch told.
-        kinds = (("data", request.data), ("data", request.exist), ("child", request.child))
+        # Whoever waited may have heard meanwhile what an older watch told; and what a child's
+        # waiter is told of a deletion, everybody hears.
+        data, exist, child = request.data, request.exist, request.child
+        kinds = (("data", data), ("data", exist), ("child", child), ("data", child))
         keys = dict.fromkeys((kind, path) for kind, listed in kinds for path in listed)
         return [each for key in keys for each in self._surplus(key)]
 
@@ -212,6 +220,7 @@ class Watches:
                 self._bared.setdefault(path, False)
         last_zxid = min([last_zxid, *self._since])
         self._since.clear()
+        self._twice = frozenset(self._exist.keys() & (self._data.keys() | self._child.keys()))
         kinds: tuple[list[str], ...] = ([], [], [], [], [])
         tables = (*self._tables[:4], self._recursive)
         size = 0
