@@ -68,6 +68,7 @@ PURE = (
     "server/expiry",
     "recipes/dialects",
     "recipes/line",
+    "recipes/round",
     "guardian/table",
     "guardian/messages",
     "guardian/actions",

@@ -26,6 +26,7 @@ from incumbent.clock import SYSTEM, Clock
 from incumbent.recipes import dialects
 from incumbent.recipes.barrier import Barrier
 from incumbent.recipes.counter import Counter
+from incumbent.recipes.double_barrier import DoubleBarrier
 from incumbent.recipes.election import Election
 from incumbent.recipes.hold import Hold
 from incumbent.recipes.items import ItemQueue
@@ -289,6 +290,16 @@ class Zk(Verbs):
     def barrier(self, path: str) -> Barrier:
         """While it is up, whoever comes to it waits."""
         return Barrier(self.client, path)
+
+    def double_barrier(
+        self, path: str, count: int, *, timeout: float | None = None
+    ) -> DoubleBarrier:
+        """One of `count` who go in together and come out together: `async with` it.
+
+        timeout  seconds that going in may take, and coming out: then `BarrierTimeout`, and
+                 `BrokenBarrier` for the whole round
+        """
+        return DoubleBarrier(self.contenders(path), count, timeout=timeout)
 
     def counter(self, path: str, *, initial: int = 0) -> Counter:
         """A number that many add to; each acknowledged addition counts once."""

@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Coroutine, Iterator
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from incumbent.blocking import within
 from incumbent.portal import Portal
 from incumbent.recipes import barrier as barriers
 from incumbent.recipes import counter as counters
+from incumbent.recipes import double_barrier as double_barriers
 from incumbent.recipes import items as queues
 from incumbent.recipes import value as values
 from incumbent.recipes.items import Item
 from incumbent.recipes.value import Versioned
 
-__all__ = ["Barrier", "Counter", "Following", "ItemQueue", "Items", "Value"]
+__all__ = ["Barrier", "Counter", "DoubleBarrier", "Following", "ItemQueue", "Items", "Value"]
 
 
 class ItemQueue:
@@ -95,6 +97,44 @@ class Barrier:
 
     def wait(self, timeout: float | None = None) -> bool:
         return self._portal.run(lambda: self._barrier.wait(timeout))
+
+
+class DoubleBarrier:
+    """The twin of `incumbent.recipes.double_barrier.DoubleBarrier`."""
+
+    def __init__(self, portal: Portal, barrier: double_barriers.DoubleBarrier) -> None:
+        self._portal = portal
+        self._barrier = barrier
+        self.path = barrier.path
+        self.count = barrier.count
+        self.timeout = barrier.timeout
+
+    def enter(self) -> None:
+        self._portal.run(self._barrier.enter, undo=self._abandon)
+
+    def leave(self) -> None:
+        self._portal.run(self._barrier.leave)
+
+    def abandon(self) -> None:
+        self._portal.post(self._barrier.abandon)
+
+    def __enter__(self) -> Self:
+        self.enter()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.leave()
+        else:
+            self.abandon()
+
+    async def _abandon(self, _: None) -> None:
+        self._barrier.abandon()
 
 
 class Counter:

@@ -40,7 +40,15 @@ from incumbent.blocking import (
     Wait,
     within,
 )
-from incumbent.blocking_items import Barrier, Counter, Following, ItemQueue, Items, Value
+from incumbent.blocking_items import (
+    Barrier,
+    Counter,
+    DoubleBarrier,
+    Following,
+    ItemQueue,
+    Items,
+    Value,
+)
 from incumbent.blocking_locks import ReadWriteLock
 from incumbent.client import Passport, State, Watcher
 from incumbent.portal import Portal, portal
@@ -60,6 +68,7 @@ from incumbent.wire import (
 __all__ = [
     "Barrier",
     "Counter",
+    "DoubleBarrier",
     "Election",
     "Events",
     "Following",
@@ -345,6 +354,11 @@ class Zk:
 
     def barrier(self, path: str) -> Barrier:
         return Barrier(self._portal, self._zk.barrier(path))
+
+    def double_barrier(
+        self, path: str, count: int, *, timeout: float | None = None
+    ) -> DoubleBarrier:
+        return DoubleBarrier(self._portal, self._zk.double_barrier(path, count, timeout=timeout))
 
     def counter(self, path: str, *, initial: int = 0) -> Counter:
         return Counter(self._portal, self._zk.counter(path, initial=initial))

@@ -29,7 +29,7 @@ from incumbent.errors import (
     Refused,
     SessionClosed,
 )
-from incumbent.recipes import barrier, counter, election, hold, items, rwlock, value
+from incumbent.recipes import barrier, counter, double_barrier, election, hold, items, rwlock, value
 from incumbent.server import MemoryStore, Server
 from incumbent.wire import Acl, Check, EventType, GetData, WatchEvent
 
@@ -84,6 +84,7 @@ PAIRS = [
     (items.ItemQueue, blocking_items.ItemQueue, {"client", "ledger", "rng", "put_back"}),
     (items.Items, blocking_items.Items, {"forget", "looks_ahead"}),
     (barrier.Barrier, blocking_items.Barrier, {"client"}),
+    (double_barrier.DoubleBarrier, blocking_items.DoubleBarrier, set()),
     (counter.Counter, blocking_items.Counter, {"client", "initial"}),
     (value.Value, blocking_items.Value, {"client", "default"}),
     (value.Following, blocking_items.Following, {"begun", "heard", "keep"}),
