@@ -36,6 +36,7 @@ from incumbent.recipes.lock import lock, revoke, try_lock
 from incumbent.recipes.place import Place
 from incumbent.recipes.queue import Queue
 from incumbent.recipes.rwlock import ReadWriteLock
+from incumbent.recipes.semaphore import Semaphore
 from incumbent.recipes.value import Value
 from incumbent.wire import Request
 
@@ -278,6 +279,14 @@ class Zk(Verbs):
         "curator-rw", or None.
         """
         return ReadWriteLock(self.contenders(path, dialect=dialect))
+
+    def semaphore(self, path: str, *, size: int | None = None) -> Semaphore:
+        """So many at a time: `async with zk.semaphore(path, size=3).acquire() as hold`.
+
+        `size` is for the first one who uses it; then what `resize` has put there counts. None:
+        it is there already.
+        """
+        return Semaphore(self.client, path, size, rng=self._rng, ledger=self._ledger)
 
     def election(self, path: str, *, dialect: str | None = None) -> Election:
         """To see who leads, and to stand again and again. `dialect` as in `lead`."""

@@ -12,8 +12,9 @@ from incumbent.blocking import Guarded, Hold, Wait
 from incumbent.portal import Portal
 from incumbent.recipes import lock as locks
 from incumbent.recipes import rwlock as rwlocks
+from incumbent.recipes import semaphore as semaphores
 
-__all__ = ["ReadWriteLock"]
+__all__ = ["ReadWriteLock", "Semaphore"]
 
 
 class ReadWriteLock:
@@ -88,4 +89,41 @@ class ReadWriteLock:
         is_reader: bool,
     ) -> Guarded[Hold | None]:
         begin = partial(locks.try_acquire, self.queue, member, grace=grace, is_reader=is_reader)
+        return Guarded(self._portal, Wait(begin), on_lost)
+
+
+class Semaphore:
+    """The twin of `incumbent.recipes.semaphore.Semaphore`."""
+
+    def __init__(self, portal: Portal, semaphore: semaphores.Semaphore) -> None:
+        self._portal = portal
+        self._semaphore = semaphore
+        self.path = semaphore.path
+        self.queue = semaphore.queue
+
+    def size(self) -> int:
+        return self._portal.run(self._semaphore.size)
+
+    def resize(self, size: int) -> None:
+        self._portal.run(lambda: self._semaphore.resize(size))
+
+    def acquire(
+        self,
+        member: str | bytes = b"",
+        *,
+        timeout: float | None = None,
+        grace: float | None = None,
+        on_lost: Callable[[Hold], None] | None = None,
+    ) -> Guarded[Hold]:
+        begin = partial(self._semaphore.take, member, timeout=timeout, grace=grace)
+        return Guarded(self._portal, Wait(begin), on_lost)
+
+    def try_acquire(
+        self,
+        member: str | bytes = b"",
+        *,
+        grace: float | None = None,
+        on_lost: Callable[[Hold], None] | None = None,
+    ) -> Guarded[Hold | None]:
+        begin = partial(self._semaphore.try_take, member, grace=grace)
         return Guarded(self._portal, Wait(begin), on_lost)

@@ -29,6 +29,7 @@ Rule of this file: what a caller must do differently has a different type; above
     ├── QueueExhausted           a sequence counter near its end
     ├── MalformedValue           a znode holds something else than the recipe keeps there
     ├── MixedDialects            a directory that two dialects order differently
+    ├── BadContent               a znode's data is not what the recipe there writes
     ├── WireError
     │   ├── RemoteWireError      the other end broke the protocol
     │   │   └── AnswerTooLarge   it didn't, but we keep no answer of that size
@@ -47,6 +48,7 @@ __all__ = [
     "AnswerTooLarge",
     "AuthFailed",
     "BadArguments",
+    "BadContent",
     "BadVersion",
     "BarrierTimeout",
     "BrokenBarrier",
@@ -425,6 +427,23 @@ class MixedDialects(IncumbentError):
         return (
             f"{self.path}: {self.child} is not a contender of the {self.dialect} dialect, and the "
             "two would order each other differently; use one dialect, or another directory"
+        )
+
+
+class BadContent(IncumbentError):
+    """A znode's data is not what the recipe there writes; nothing was changed."""
+
+    def __init__(self, path: str, expected: str, data: bytes | None) -> None:
+        self.path = path
+        self.expected = expected
+        self.data = data or b""
+        super().__init__(path, expected, data)
+
+    def __str__(self) -> str:
+        shown = repr(self.data[:40])[1:] + ("…" if len(self.data) > 40 else "")
+        return (
+            f"{self.path}: {shown} is not {self.expected}; use another path, or put right what "
+            "is there"
         )
 
 

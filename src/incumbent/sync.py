@@ -49,7 +49,7 @@ from incumbent.blocking_items import (
     Items,
     Value,
 )
-from incumbent.blocking_locks import ReadWriteLock
+from incumbent.blocking_locks import ReadWriteLock, Semaphore
 from incumbent.client import Passport, State, Watcher
 from incumbent.portal import Portal, portal
 from incumbent.recipes import lock as locks
@@ -77,6 +77,7 @@ __all__ = [
     "Items",
     "Lost",
     "ReadWriteLock",
+    "Semaphore",
     "Transaction",
     "Value",
     "Zk",
@@ -345,6 +346,9 @@ class Zk:
 
     def rwlock(self, path: str, *, dialect: str | None = "ours") -> ReadWriteLock:
         return ReadWriteLock(self._portal, self._zk.rwlock(path, dialect=dialect))
+
+    def semaphore(self, path: str, *, size: int | None = None) -> Semaphore:
+        return Semaphore(self._portal, self._zk.semaphore(path, size=size))
 
     def election(self, path: str, *, dialect: str | None = None) -> Election:
         return Election(self._portal, self._zk.contenders(path, dialect=dialect))

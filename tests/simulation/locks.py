@@ -7,15 +7,16 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tests.simulation.recipes import Trial
+from tests.simulation.recipes import SESSION, Trial
 
 from incumbent import aio
-from incumbent.errors import LockTimeout
+from incumbent.errors import IncumbentError, LockTimeout
 from incumbent.recipes.hold import Hold
+from incumbent.server.tree import CreateNode, DeleteNode, EndSession, SetNode, Transaction
 from incumbent.testing.faults import Fault
 from incumbent.testing.world import Host
 
-__all__ = ["LockTrial"]
+__all__ = ["LockTrial", "RwLockTrial", "SemaphoreTrial"]
 
 
 class LockTrial(Trial):
@@ -69,3 +70,173 @@ class LockTrial(Trial):
 
     def leftovers(self, tree: Mapping[str, bytes]) -> Sequence[str]:
         return [path for path in tree if path != "/app/l"]
+
+
+class RwLockTrial(Trial):
+    """Readers together, a writer alone, nobody overtakes, both go on."""
+
+    name = "rwlock"
+
+    def __init__(
+        self, seed: int, *, kinds: Sequence[str] = (), faults: Sequence[Fault] | None = None
+    ) -> None:
+        super().__init__(seed, kinds=kinds, faults=faults)
+        self.grace = self.rng.choice([None, 0.0])
+        self.dialect = self.rng.choice(["ours", "ours", "curator-rw"])
+        self.reading = self.writing = self.shared = 0
+        self.tokens: list[int] = []
+
+    async def use(self, zk: aio.Zk, host: Host) -> None:
+        """Two at a time in one session, each one of a random kind."""
+        await asyncio.gather(self.once(zk, host), self.once(zk, host))
+
+    async def once(self, zk: aio.Zk, host: Host) -> None:
+        rng, lock = host.rng, zk.rwlock("/app/rw", dialect=self.dialect)
+        kind = rng.choice(["reads", "reads", "writes"])
+        with contextlib.suppress(LockTimeout, TimeoutError, IncumbentError):
+            match rng.choice(["waits", "waits", "timed", "tries", "cancelled"]):
+                case "timed":
+                    timeout = rng.choice([0.0, 0.05, 2.0])
+                    guarded = (lock.read if kind == "reads" else lock.write)(
+                        timeout=timeout, grace=self.grace
+                    )
+                    await self.within(host, kind, guarded)
+                case "tries":
+                    guarded = (lock.try_read if kind == "reads" else lock.try_write)(
+                        grace=self.grace
+                    )
+                    await self.within(host, kind, guarded)
+                case way:
+                    guarded = (lock.read if kind == "reads" else lock.write)(grace=self.grace)
+                    async with asyncio.timeout(rng.expovariate(5) if way == "cancelled" else None):
+                        await self.within(host, kind, guarded)
+        await asyncio.sleep(rng.expovariate(5))
+
+    async def within(self, host: Host, kind: str, guarded: Any) -> None:
+        async with guarded as hold:
+            if hold is None:
+                return
+            if kind == "reads":
+                self.reading += 1
+            else:
+                self.writing += 1
+                if self.tokens and hold.fencing_token <= self.tokens[-1]:
+                    self.blame("a writer's token did not rise")
+                self.tokens.append(hold.fencing_token)
+            self.believes(host, hold, kind)
+            await asyncio.sleep(host.rng.choice([0.0, 0.1, 1.0, 5.0]) * host.rng.random())
+            hold.ensure()
+
+    def look(self) -> None:
+        held = self.held()
+        writers = [belief for belief in held if belief.kind == "writes"]
+        if writers and len(held) > 1:
+            self.blame(f"overlap at {self.world.now:.6f} s: {', '.join(map(str, held))}")
+        self.shared += len(held) > 1
+
+    def progressed(self) -> Mapping[str, int]:
+        return {"somebody reads": self.reading, "somebody writes": self.writing}
+
+    def leftovers(self, tree: Mapping[str, bytes]) -> Sequence[str]:
+        return [path for path in tree if path != "/app/rw"]
+
+
+class SemaphoreTrial(Trial):
+    """Never more inside than the size allowed, whatever it was changed to and when.
+
+    What the server made durable is the judge's: every size and every contender by its zxid. Who is
+    inside had, at some moment since its create, fewer before it than the size then allowed.
+    """
+
+    name = "semaphore"
+    calm = 3 * SESSION + 10.0
+
+    def __init__(
+        self, seed: int, *, kinds: Sequence[str] = (), faults: Sequence[Fault] | None = None
+    ) -> None:
+        super().__init__(seed, kinds=kinds, faults=faults)
+        self.grace = self.rng.choice([None, 0.0])
+        self.first_size = self.rng.randint(1, 3)
+        self.changes = self.rng.random() < 0.6
+        self.sizes: list[tuple[int, int]] = []  # since which zxid, which
+        self.standing: dict[str, int] = {}  # name → its czxid
+        self.due: dict[str, float] = {}  # name → since when there is room for it
+        self.entered = self.most = self.resized = 0
+
+    async def use(self, zk: aio.Zk, host: Host) -> None:
+        """Three at a time in one session."""
+        await asyncio.gather(*(self.once(zk, host) for _ in range(3)))
+        if self.changes and host.rng.random() < 0.3 and not self.is_over:
+            self.resized += 1
+            await zk.semaphore("/app/s").resize(host.rng.randint(1, 4))
+
+    async def once(self, zk: aio.Zk, host: Host) -> None:
+        rng = host.rng
+        semaphore = zk.semaphore("/app/s", size=self.first_size)
+        with contextlib.suppress(LockTimeout, TimeoutError, IncumbentError):
+            match rng.choice(["waits", "waits", "timed", "tries", "cancelled"]):
+                case "timed":
+                    timeout = rng.choice([0.0, 0.05, 2.0])
+                    await self.within(host, semaphore.acquire(timeout=timeout, grace=self.grace))
+                case "tries":
+                    await self.within(host, semaphore.try_acquire(grace=self.grace))
+                case way:
+                    async with asyncio.timeout(rng.expovariate(5) if way == "cancelled" else None):
+                        await self.within(host, semaphore.acquire(grace=self.grace))
+        await asyncio.sleep(rng.expovariate(5))
+
+    async def within(self, host: Host, guarded: Any) -> None:
+        async with guarded as hold:
+            if hold is None:
+                return
+            self.entered += 1
+            if hold.name in self.standing and self.before(hold.name) >= self.allowed([hold.name]):
+                self.blame(f"{hold.name} is inside after {self.before(hold.name)} others")
+            self.believes(host, hold)
+            await asyncio.sleep(host.rng.choice([0.0, 0.1, 1.0, 5.0]) * host.rng.random())
+            hold.ensure()
+
+    def committed(self, transaction: Transaction) -> None:
+        for change in transaction.changes:
+            if isinstance(change, CreateNode | SetNode) and change.path == "/app/s":
+                self.sizes.append((transaction.zxid, int(change.data or b"")))
+            elif isinstance(change, CreateNode) and change.path.startswith("/app/s/queue/"):
+                self.standing[change.path.rpartition("/")[2]] = transaction.zxid
+            elif isinstance(change, DeleteNode):
+                self.standing.pop(change.path.rpartition("/")[2], None)
+            elif isinstance(change, EndSession):
+                for path in change.paths:
+                    self.standing.pop(path.rpartition("/")[2], None)
+
+    def before(self, name: str) -> int:
+        return sum(czxid < self.standing[name] for czxid in self.standing.values())
+
+    def allowed(self, names: Sequence[str]) -> int:
+        """The largest size since the first of these came."""
+        since = min((self.standing.get(name, 0) for name in names), default=0)
+        later = [size for zxid, size in self.sizes if zxid > since]
+        then = [size for zxid, size in self.sizes if zxid <= since]
+        return max([*later, *then[-1:]])
+
+    def look(self) -> None:
+        held = self.held()
+        self.most = max(self.most, len(held))
+        if held and len(held) > self.allowed([belief.hold.name for belief in held]):
+            self.blame(f"{len(held)} inside at {self.world.now:.6f} s: {', '.join(map(str, held))}")
+        if self.world.now > self.healed_at + 3 * SESSION:  # those who died unseen are gone by now
+            self.look_for_forgotten({belief.hold.name for belief in held})
+
+    def look_for_forgotten(self, inside: set[str]) -> None:
+        """Nobody stands where there is room for it and waits on."""
+        first = sorted(self.standing, key=lambda name: self.standing[name])[: self.sizes[-1][1]]
+        now = self.world.now
+        self.due = {name: self.due.get(name, now) for name in first if name not in inside}
+        for name, since in self.due.items():
+            if now - since > 1.0:
+                self.blame(f"{name} waits, with room for it since {since:.6f} s")
+
+    def progressed(self) -> Mapping[str, int]:
+        return {"somebody gets in": self.entered}
+
+    def leftovers(self, tree: Mapping[str, bytes]) -> Sequence[str]:
+        return [path for path in tree if path not in ("/app/s", "/app/s/queue")]

@@ -12,8 +12,10 @@ tree, from a host that no fault touches.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from tests.simulation.reports import explain, extra, timeline_of
 
@@ -22,6 +24,8 @@ from incumbent.client import Client
 from incumbent.errors import IncumbentError, NoNode
 from incumbent.recipes.hold import Hold
 from incumbent.server import MemoryStore, Server
+from incumbent.server.store import Batch
+from incumbent.server.tree import Transaction
 from incumbent.testing.faults import ALL_KINDS, Fault, draw, inflict
 from incumbent.testing.timeline import Timeline
 from incumbent.testing.world import Host, Process, World
@@ -53,6 +57,19 @@ class Belief:
         return f"{self.process.host.name} {self.kind} {self.hold.name}"
 
 
+class _Store(MemoryStore):
+    """Tells what it keeps."""
+
+    def __init__(self, tell: Callable[[Transaction], None], **more: Any) -> None:
+        super().__init__(**more)
+        self._tell = tell
+
+    async def commit(self, batch: Batch) -> None:
+        await super().commit(batch)
+        for transaction in batch:
+            self._tell(transaction)
+
+
 class Trial:
     """One seed of one recipe. `faults` takes the place of what the seed draws.
 
@@ -66,6 +83,7 @@ class Trial:
     root = "/app"
     faults_for = 20.0  # seconds
     progress_within = 30.0  # seconds from healing, or from the last progress, to the next
+    calm = 0.0  # seconds that they go on without faults before they stop
 
     def __init__(
         self, seed: int, *, kinds: Sequence[str] = (), faults: Sequence[Fault] | None = None
@@ -73,7 +91,8 @@ class Trial:
         self.world = World(seed, drift=0.004, limit=1_000)
         self.rng = self.world.rng
         disk = self.world.host("zk").disk
-        self.store = MemoryStore(
+        self.store = _Store(
+            self.committed,
             delay=lambda: self.world.host("zk").rng.uniform(0.0, 0.01) + extra(disk),
             failing=disk.failing,
         )
@@ -82,6 +101,7 @@ class Trial:
         self.beliefs: list[Belief] = []
         self.busy: dict[str, bool] = {}
         self.is_over = False
+        self.healed_at = math.inf
         drawn = draw(
             self.rng,
             hosts=self.names,
@@ -101,6 +121,9 @@ class Trial:
 
     def look(self) -> None:
         """Judge this moment; `blame` says what is wrong."""
+
+    def committed(self, transaction: Transaction) -> None:
+        """Each thing that the server makes durable, in its order, before anybody hears of it."""
 
     def progressed(self) -> Mapping[str, int]:
         """What must go on: each count grows after healing, and once more after that."""
@@ -172,7 +195,8 @@ class Trial:
     def blame(self, what: str) -> None:
         if not self.world.problems:
             self.world.note(f"problem: {what}")
-        self.world.problems.append(what)
+        if len(self.world.problems) < 10:
+            self.world.problems.append(what)
 
     async def watch(self) -> None:
         while True:
@@ -242,8 +266,10 @@ class Trial:
         watch = asyncio.ensure_future(self.watch())
         await inflict(self.world, self.faults, on_up=self.boot)
         self.world.note("healed")
+        self.healed_at = self.world.now
         await self.progress()
         await self.progress()
+        await asyncio.sleep(self.calm)
         await self.settle()
         watch.cancel()
 

@@ -1,4 +1,4 @@
-"""Locks of every kind under random faults: exclusion, rising tokens, progress, nothing left.
+"""Locks of every kind under random faults: who may be inside, progress, and nothing left.
 
 `make simulate SEEDS=N FIRST=S` runs others.
 """
@@ -8,19 +8,25 @@ from __future__ import annotations
 import os
 
 import pytest
-from tests.simulation.locks import LockTrial
+from tests.simulation.locks import LockTrial, RwLockTrial, SemaphoreTrial
+from tests.simulation.recipes import Trial
 
 FIRST = int(os.environ.get("FIRST", "0"))
 SEEDS = int(os.environ.get("SEEDS", "40"))
+TRIALS = [LockTrial, RwLockTrial, SemaphoreTrial]
 
 
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + SEEDS))
-def test_one_holder_at_a_time_and_nothing_is_left(seed: int) -> None:
-    LockTrial(seed).run()
+@pytest.mark.parametrize("trial", TRIALS, ids=lambda trial: trial.name)
+def test_only_who_may_is_inside_all_go_on_and_nothing_is_left(
+    trial: type[Trial], seed: int
+) -> None:
+    trial(seed).run()
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
-def test_many_more_seeds() -> None:
-    for seed in range(FIRST + SEEDS, FIRST + SEEDS + 10_000):
-        LockTrial(seed).run()
+@pytest.mark.parametrize("trial", TRIALS, ids=lambda trial: trial.name)
+def test_many_more_seeds(trial: type[Trial]) -> None:
+    for seed in range(FIRST + SEEDS, FIRST + SEEDS + 5000):
+        trial(seed).run()

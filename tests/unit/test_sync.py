@@ -29,7 +29,17 @@ from incumbent.errors import (
     Refused,
     SessionClosed,
 )
-from incumbent.recipes import barrier, counter, double_barrier, election, hold, items, rwlock, value
+from incumbent.recipes import (
+    barrier,
+    counter,
+    double_barrier,
+    election,
+    hold,
+    items,
+    rwlock,
+    semaphore,
+    value,
+)
 from incumbent.server import MemoryStore, Server
 from incumbent.wire import Acl, Check, EventType, GetData, WatchEvent
 
@@ -81,6 +91,7 @@ PAIRS = [
     (client.Transaction, blocking.Transaction, set()),
     (election.Election, blocking.Election, set()),
     (rwlock.ReadWriteLock, blocking_locks.ReadWriteLock, set()),
+    (semaphore.Semaphore, blocking_locks.Semaphore, {"take", "try_take"}),
     (items.ItemQueue, blocking_items.ItemQueue, {"client", "ledger", "rng", "put_back"}),
     (items.Items, blocking_items.Items, {"forget", "looks_ahead"}),
     (barrier.Barrier, blocking_items.Barrier, {"client"}),

@@ -23,11 +23,11 @@ from incumbent.errors import FateUnknown, NoNode, NotSent, Refused, SessionError
 if TYPE_CHECKING:
     from incumbent.recipes.hold import Hold
 
-__all__ = ["Ledger", "Pause"]
+__all__ = ["SYSTEM_ERROR", "Ledger", "Pause"]
 
 T = TypeVar("T")
 
-_SYSTEM_ERROR = -1
+SYSTEM_ERROR = -1
 """The server cannot write at present, for a full disk: it will."""
 
 
@@ -116,7 +116,7 @@ class Ledger:
                 except (FateUnknown, NotSent):
                     is_certain = False
                 except Refused as error:
-                    if error.code != _SYSTEM_ERROR:
+                    if error.code != SYSTEM_ERROR:
                         raise
                 await pause.take()
         except NoNode:

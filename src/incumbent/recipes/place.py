@@ -19,6 +19,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, TypeGuard
 
 from incumbent.client import Client, State
 from incumbent.errors import (
@@ -35,7 +37,16 @@ from incumbent.recipes.dialects import Contender, Dialect
 from incumbent.recipes.hold import Hold, Scope
 from incumbent.recipes.latch import Latch
 from incumbent.recipes.ledger import Ledger, Pause
-from incumbent.wire import Check, EventType, GetChildren, Multi, Request, Stat, WatchEvent
+from incumbent.wire import (
+    Check,
+    EventType,
+    GetChildren,
+    GetData,
+    Multi,
+    Request,
+    Stat,
+    WatchEvent,
+)
 
 __all__ = ["REVOKE", "Place", "flight", "join"]
 
@@ -48,9 +59,15 @@ def join(directory: str, name: str) -> str:
     return f"/{name}" if directory == "/" else f"{directory}/{name}"
 
 
-async def flight(client: Client, *requests: Request) -> list[object]:
-    """Send all at once, in order; each result, or the error that came instead."""
-    sent = [client.submit(request) for request in requests]
+async def flight(
+    client: Client, *requests: Request, watcher: Callable[[WatchEvent], object] | None = None
+) -> list[object]:
+    """Send all at once, in order; each result, or the error that came instead. `watcher` goes
+    with those that set a watch."""
+    sent = [
+        client.submit(each, watcher=watcher if getattr(each, "watch", False) else None)
+        for each in requests
+    ]
     results: list[object] = await asyncio.gather(*sent, return_exceptions=True)
     return results
 
@@ -63,6 +80,7 @@ class Place:
     czxid       the transaction that made it: larger for everyone who came later
     data        what we put into it
     listing     the queue as last read, first one first; always read after our own create
+    beside      what was read just before it (`Queue.beside`)
     watching    the name of the contender that we wait for, None when we don't
     gone        set when our znode was deleted by somebody, or its session is over
     asked       set when somebody asked us to give way, if our znode is watched
@@ -80,6 +98,8 @@ class Place:
         self.session_id = stat.ephemeralOwner
         self.data = data
         self.listing: tuple[Contender, ...] = ()
+        self.beside: tuple[Any, ...] = ()
+        self.reads_beside: tuple[GetData, ...] = ()
         self.watching: str | None = None
         self.gone = Latch()
         self.asked = asyncio.Event()
@@ -137,28 +157,39 @@ class Place:
         self.watching = None
         self.raise_if_gone()
 
-    async def refresh(self) -> None:
-        """Read the queue again, after proof that our znode stands in it. Raises as `first`."""
+    async def refresh(self, watcher: Callable[[WatchEvent], object] | None = None) -> None:
+        """Read the queue again, after proof that our znode stands in it. Raises as `first`.
+
+        `watcher` hears of the next change of what is read; whoever gives one takes it off.
+        """
         pause = Pause()
+        watch = watcher is not None
+        reads = [replace(each, watch=watch) for each in self.reads_beside]
         while True:
             self.raise_if_gone()
-            checked, children = await flight(
-                self._client, Multi([self.check_own()]), GetChildren(self.directory)
+            checked, *beside, children = await flight(
+                self._client,
+                Multi([self.check_own()]),
+                *reads,
+                GetChildren(self.directory, watch),
+                watcher=watcher,
             )
+            errors = [each for each in (checked, *beside, children) if _is_error(each)]
             if isinstance(checked, NoNode):
                 self.gone.set(NoNode(self.path))
             elif isinstance(checked, SessionError):
                 raise checked
-            elif not isinstance(checked, BaseException) and isinstance(children, list):
-                self.listed(children)
+            elif not errors and isinstance(children, list):
+                self.listed(children, beside)
                 return
-            elif not isinstance(_first_error(checked, children), FateUnknown | NotSent | NoNode):
-                raise _first_error(checked, children)
+            elif not isinstance(errors[0], FateUnknown | NotSent | NoNode):
+                raise errors[0]
             else:
                 await pause.take()
 
-    def listed(self, children: Sequence[str]) -> None:
-        """Take over a listing that was read after our create."""
+    def listed(self, children: Sequence[str], beside: Sequence[object] = ()) -> None:
+        """Take over a listing that was read after our create, and what was read just before."""
+        self.beside = tuple(beside)
         self.dialect.admit(self.directory, self.name)
         self.listing = self.dialect.rank(self.directory, children)
         if all(contender.name != self.name for contender in self.listing):
@@ -186,6 +217,10 @@ class Place:
                 own_watch = self._own_watch
                 self._released.add_done_callback(lambda _: own_watch.cancel())
         return self._released
+
+    @property
+    def is_released(self) -> bool:
+        return self._released is not None
 
     async def leave(self) -> None:
         """Give the place up; returns when our znode is deleted or its session is over."""
@@ -253,5 +288,5 @@ class Place:
             raise SessionExpired(self.session_id, "another session took its place")
 
 
-def _first_error(*results: object) -> BaseException:
-    return next(result for result in results if isinstance(result, BaseException))
+def _is_error(result: object) -> TypeGuard[BaseException]:
+    return isinstance(result, BaseException)

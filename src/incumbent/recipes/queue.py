@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from incumbent.client import Client
@@ -44,6 +44,7 @@ from incumbent.wire import (
     Created,
     CreateFlag,
     GetChildren,
+    GetData,
     Multi,
     Request,
     Stat,
@@ -62,6 +63,8 @@ class Queue:
     dialect   how they are named; None: as those who stand there are (one round trip more)
     rng       source of nonces
     ledger    the client's; only if the client has no other recipes may it be left out
+    above     data for znodes above the directory, should they have to be made: path → data
+    beside    what places read with each listing, just before it (`Place.beside`)
     """
 
     def __init__(
@@ -72,6 +75,8 @@ class Queue:
         *,
         rng: random.Random,
         ledger: Ledger | None = None,
+        above: Mapping[str, bytes] | None = None,
+        beside: Sequence[GetData] = (),
     ) -> None:
         if wrong := problem(path):
             raise ValueError(f"{path!r}: {wrong}")
@@ -80,6 +85,8 @@ class Queue:
         self.dialect = dialect
         self.rng = rng
         self.ledger = ledger or Ledger(client)
+        self.above = above or {}
+        self.beside = tuple(beside)
 
     async def enter(self, data: bytes = b"", *, is_reader: bool = False) -> Place:
         """Stand at the end of the queue; returns when the znode is made and the queue was read.
@@ -147,6 +154,7 @@ class _Entry:
 
     def __init__(self, queue: Queue, data: bytes, dialect: Dialect, is_reader: bool) -> None:
         self.is_wanted = True
+        self._queue = queue
         self._client = queue.client
         self._ledger = queue.ledger
         self._directory = queue.path
@@ -158,15 +166,17 @@ class _Entry:
 
     async def run(self) -> Place:
         if self._dialect.has_nonce:
-            place, children = await self._stand()
+            place, read = await self._stand()
         else:
             async with self._ledger.turn(self._directory):
-                place, children = await self._stand()
+                place, read = await self._stand()
+        place.reads_beside = self._queue.beside
         try:
-            if children is None:
-                await place.refresh()
+            *beside, children = read
+            if isinstance(children, list) and not _errors(read):
+                place.listed(children, beside)
             else:
-                place.listed(children)
+                await place.refresh()
             if place.gone.error is not None:
                 raise place.gone.error
         except BaseException:
@@ -174,8 +184,8 @@ class _Entry:
             raise
         return place
 
-    async def _stand(self) -> tuple[Place, list[str] | None]:
-        """Our place, and the listing if one was read after the create."""
+    async def _stand(self) -> tuple[Place, list[object]]:
+        """Our place, and what was read after the create: all that is beside, and the listing."""
         pause = Pause()
         vanished = 0
         while self.is_wanted:
@@ -187,11 +197,11 @@ class _Entry:
                 flags=CreateFlag.EPHEMERAL_SEQUENTIAL,
             )
             parents = self._parents() if vanished else []
-            *_, made, children = await flight(
-                self._client, *parents, create, GetChildren(self._directory)
-            )
+            reads = [*self._queue.beside, GetChildren(self._directory)]
+            results = await flight(self._client, *parents, create, *reads)
+            made, *read = results[len(parents) :]
             if isinstance(made, FateUnknown):
-                made, children = await self._read_back(session_id), None
+                made, read = await self._read_back(session_id), [None]
             if isinstance(made, Created):
                 owner = made.stat.ephemeralOwner
                 if not owner == session_id == self._client.session_id:
@@ -202,7 +212,7 @@ class _Entry:
                 place = Place(
                     self._ledger, self._directory, self._dialect, made.path, made.stat, self._data
                 )
-                return place, children if isinstance(children, list) else None
+                return place, read
             if isinstance(made, NoNode) and vanished < _TRIES:
                 vanished += 1
             elif isinstance(made, NotSent):
@@ -213,7 +223,8 @@ class _Entry:
 
     def _parents(self) -> Sequence[Request]:
         """Refusals of these don't matter: if something is missing still, the create says so."""
-        above: list[Request] = [Create(path) for path in ancestors(self._directory)]
+        data = self._queue.above
+        above = [Create(path, data.get(path, b"")) for path in ancestors(self._directory)]
         return [*above, CreateContainer(self._directory)]
 
     async def _read_back(self, session_id: int) -> Created | None:
@@ -253,6 +264,10 @@ class _Entry:
                 if stat.ephemeralOwner == session_id and is_ours:
                     return Created(path, Stat(*stat))
         return None
+
+
+def _errors(results: Sequence[object]) -> list[BaseException]:
+    return [each for each in results if isinstance(each, BaseException)]
 
 
 def _unless_lost(result: object) -> IncumbentError | None:
