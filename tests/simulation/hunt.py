@@ -9,8 +9,10 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 
+from tests.simulation.barriers import BarrierTrial, DoubleBarrierTrial
 from tests.simulation.cluster import Cluster
 from tests.simulation.election import Election
+from tests.simulation.items import CounterTrial, QueueTrial, ValueTrial
 from tests.simulation.locks import LockTrial
 from tests.simulation.recipes import Trial
 
@@ -30,6 +32,13 @@ WORLDS: dict[str, Run] = {
     "cluster": lambda seed, kinds, faults: Cluster(seed, kinds=kinds or None, faults=faults),
     "cluster-ensemble": lambda seed, kinds, faults: Cluster(
         seed, kinds=kinds or None, faults=faults, ensemble=True
+    ),
+    "queue": lambda seed, kinds, faults: QueueTrial(seed, kinds=kinds, faults=faults),
+    "counter": lambda seed, kinds, faults: CounterTrial(seed, kinds=kinds, faults=faults),
+    "value": lambda seed, kinds, faults: ValueTrial(seed, kinds=kinds, faults=faults),
+    "barrier": lambda seed, kinds, faults: BarrierTrial(seed, kinds=kinds, faults=faults),
+    "double-barrier": lambda seed, kinds, faults: DoubleBarrierTrial(
+        seed, kinds=kinds, faults=faults
     ),
     "lock": lambda seed, kinds, faults: LockTrial(seed, kinds=kinds, faults=faults),
 }

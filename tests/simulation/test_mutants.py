@@ -82,6 +82,38 @@ MUTANTS = [
         "    if False:\n",
         ("step wall clock",),
     ),
+    Mutant(
+        "a queue's item whose taking is not known is named, not passed over",
+        "recipes/items.py",
+        "                if isinstance(found, Refused):\n                    break\n",
+        "                if isinstance(found, Refused):\n                    return False\n",
+        ("lose replies",),
+        "queue",
+    ),
+    Mutant(
+        "an item whose putting is not known is not put again",
+        "recipes/items.py",
+        "                made = await self._read_back(stem, body, made)\n",
+        "                continue\n",
+        ("lose replies",),
+        "queue",
+    ),
+    Mutant(
+        "an addition is not made again unless it is known not to have been made",
+        "recipes/counter.py",
+        "            if made:\n",
+        "            if False:\n",
+        ("lose replies",),
+        "counter",
+    ),
+    Mutant(
+        "nobody leaves a double barrier before all want to",
+        "recipes/double_barrier.py",
+        "SetData(self._at(name), left, 2)",
+        "SetData(self._at(name), left)",
+        ("lose replies",),
+        "double-barrier",
+    ),
     # What only an ensemble can catch:
     Mutant(
         "an acknowledged beat is not yet a renewed session",

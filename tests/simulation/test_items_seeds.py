@@ -1,0 +1,39 @@
+"""Queues, counters, values and barriers under random faults: sums that come out, nobody left
+waiting, nothing left over.
+
+`make simulate SEEDS=N FIRST=S` runs others.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from tests.simulation.barriers import BarrierTrial, DoubleBarrierTrial
+from tests.simulation.items import CounterTrial, QueueTrial, ValueTrial
+from tests.simulation.recipes import Trial
+
+FIRST = int(os.environ.get("FIRST", "0"))
+SEEDS = int(os.environ.get("SEEDS", "25"))
+
+TRIALS = [QueueTrial, CounterTrial, ValueTrial, BarrierTrial, DoubleBarrierTrial]
+
+
+@pytest.mark.parametrize("trial", TRIALS)
+@pytest.mark.parametrize("seed", range(FIRST, FIRST + SEEDS))
+def test_the_account_comes_out_and_everybody_goes_on(trial: type[Trial], seed: int) -> None:
+    trial(seed).run()
+
+
+@pytest.mark.parametrize("trial", TRIALS)
+@pytest.mark.parametrize("seed", range(FIRST, FIRST + SEEDS // 5))
+def test_the_same_where_answers_are_lost_and_nothing_else(trial: type[Trial], seed: int) -> None:
+    trial(seed, kinds=("lose replies",)).run()
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("trial", TRIALS)
+def test_many_more_seeds(trial: type[Trial]) -> None:
+    for seed in range(FIRST + SEEDS, FIRST + SEEDS + 4_000):
+        trial(seed).run()
