@@ -104,7 +104,7 @@ RIM: dict[str, set[str]] = {
     "urandom": set(),
     "SystemRandom": {
         "agent/main",
-        "agent/elect",
+        "agent/wrapping",
         "aio",
         "client/session",
         "server/server",
@@ -125,6 +125,7 @@ RIM: dict[str, set[str]] = {
         "server/metrics",
     },
     "open": {
+        "agent/deadline_file",
         "agent/home",
         "agent/proc",
         "guardian/first",

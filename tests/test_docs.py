@@ -22,6 +22,7 @@ import pytest
 from tests.e2e.library_server import ServerProcess
 
 from incumbent import errors, settings
+from incumbent.agent import exit_codes
 from incumbent.cli import dispatch, exits
 from incumbent.guardian import messages
 from incumbent.guardian.containment import probe
@@ -32,7 +33,7 @@ ROOT = Path(__file__).parents[1]
 FILES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")])
 COMMANDS = (
     *("up", "agent", "apply", "remove", "status", "logs", "node list", "node confirm-dead"),
-    *("elect", "server", "server backup", "server restore", "demo"),
+    *("elect", "lock", "once", "server", "server backup", "server restore", "demo"),
     *("zk ls", "zk tree", "zk get", "zk set", "zk create"),
     *("zk rm", "zk stat", "zk watch", "zk acl", "zk cp"),
 )
@@ -246,6 +247,14 @@ def test_a_command_is_documented_with_exactly_its_options(command: str) -> None:
 @pytest.mark.parametrize("name", ["DONE", "NO", "USAGE", "UNREACHABLE", "TIMED_OUT"])
 def test_every_exit_code_is_documented(name: str) -> None:
     assert re.search(rf"^\| {getattr(exits, name)} \|", text("docs/cli.md"), re.M)
+
+
+@pytest.mark.parametrize("name", exit_codes.__all__)
+def test_every_exit_code_of_a_wrapper_is_documented(name: str) -> None:
+    row = rf"^\| {getattr(exit_codes, name)} \|"
+
+    assert re.search(row, section("docs/cli.md", "incumbent lock"), re.M)
+    assert str(getattr(exit_codes, name)) in re.sub(r".*exit codes:", "", HELP["once"], flags=re.S)
 
 
 CALLS = [

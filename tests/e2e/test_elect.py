@@ -15,14 +15,10 @@ from pathlib import Path
 import pytest
 from tests.apache import ApacheEnsemble, ApacheServer, free_port
 from tests.e2e.terminals import Terminal, Terminals, our_server
+from tests.e2e.wrappers import SESSION, Wrappers, agent_of
 from tests.waiting import wait_until
 
-from incumbent.guardian.kernel import Process, processes
-from incumbent.testing import witness
-from incumbent.testing.auditor import audit
-
 _EXAMPLES = Path(__file__).parents[2] / "examples" / "seed_election"
-_SESSION = 1.0
 
 
 @pytest.fixture
@@ -37,18 +33,16 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield hosts
 
 
-class Stage:
+class Stage(Wrappers):
     """An election of its own, whose COMMAND testifies to a journal."""
 
     def __init__(self, terminals: Terminals, hosts: str, folder: Path, path: str) -> None:
-        self.terminals, self.hosts, self.folder, self.path = terminals, hosts, folder, path
-        self.journal = folder / "journal"
-        (folder / "locks").mkdir()
+        super().__init__(terminals, hosts, folder)
+        self.path = path
 
     def elect(self, name: str, *options: str, flags: tuple[str, ...] = ()) -> Terminal:
         """One that runs the witness while it leads; `options` are the witness's."""
-        command = witness.command(str(self.journal), str(self.folder / "locks"), *options)
-        return elect(self.terminals, name, self.hosts, self.path, *command, flags=flags)
+        return self.witness(name, "elect", self.path, *options, flags=("--every", "0.5", *flags))
 
     def three(self, *options: str) -> list[Terminal]:
         """Three, standing in this order, the first of them leading."""
@@ -59,21 +53,6 @@ class Stage:
             others.append(self.elect(name, *options))
             others[-1].wait_for("is not the leader")
         return [first, *others]
-
-    def starts(self, name: str = "") -> int:
-        """How many instances testified that they began: all, or those of one contender."""
-        node = f'"node": "{name}"' if name else '"node": "'
-        lines = self.journal.read_text().splitlines() if self.journal.exists() else []
-        return sum(node in line and '"event": "start"' in line for line in lines)
-
-    def runs(self, terminal: Terminal) -> None:
-        """Wait until its COMMAND runs."""
-        wait_until(lambda: self.starts(terminal.name), what=f"COMMAND of {terminal.name} to run")
-
-    def judge(self) -> None:
-        with self.journal.open() as lines:
-            verdict = audit(lines)
-        assert verdict.clean, str(verdict)
 
 
 @pytest.fixture
@@ -92,23 +71,9 @@ def elect(
     return terminals.python(
         name,
         *("-m", "incumbent.cli", "elect", path, "--zookeeper", hosts, "--name", name),
-        *("--session-timeout", str(_SESSION), "--every", "0.5", *flags),
+        *("--session-timeout", str(SESSION), "--every", "0.5", *flags),
         *(("--", *command) if command else ()),
     )
-
-
-def agent_of(terminal: Terminal) -> int:
-    """The pid of its agent."""
-
-    def found() -> int:
-        return next((each.pid for each in processes() if _is_agent_of(each, terminal.pid)), 0)
-
-    return wait_until(found, what=f"{terminal.name} to have an agent")
-
-
-def _is_agent_of(process: Process, parent: int) -> bool:
-    command = Path(f"/proc/{process.pid}/cmdline")
-    return process.parent == parent and b"incumbent.agent" in command.read_bytes()
 
 
 def roles(terminal: Terminal) -> list[str]:

@@ -1,7 +1,8 @@
 """The agent's process, as a guardian starts it: `python -m incumbent.agent --link-fd N`.
 
 It loads what it will need, says HELLO and waits: a guardian may have started it ahead, as the
-spare of an agent that still lives. `--elect` makes it a contender of `incumbent elect`.
+spare of an agent that still lives. `--wrapped` makes it the agent of one command: `incumbent
+elect`, `lock` or `once`.
 
 Rule of this file: the rim. Signals for "stop" are the guardian's to get; while the guardian
 lives we ignore them, and when it is dead we leave as soon as everything is proven dead.
@@ -35,12 +36,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     """The exit code."""
     parser = argparse.ArgumentParser(prog="incumbent-agent")
     parser.add_argument("--link-fd", type=int, required=True)
-    parser.add_argument("--elect", action="store_true")
+    parser.add_argument("--wrapped", action="store_true")
     options = parser.parse_args(argv)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     kernel.set_dumpable(False)  # it holds the session's password
-    serve = _elect() if options.elect else _agent()
+    serve = _wrapped() if options.wrapped else _agent()
     gc.freeze()
     return asyncio.run(_run(options.link_fd, serve))
 
@@ -56,10 +57,10 @@ async def _run(link_fd: int, serve: Serve) -> int:
     return await serve(link, dict(welcome.settings))
 
 
-def _elect() -> Serve:
-    from incumbent.agent.elect import serve_elect
+def _wrapped() -> Serve:
+    from incumbent.agent.wrapping import serve_wrapped
 
-    return serve_elect
+    return serve_wrapped
 
 
 def _agent() -> Serve:

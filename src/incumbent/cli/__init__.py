@@ -1,6 +1,6 @@
 """The command line: `incumbent COMMAND …`.
 
-Rule of this file: what stays running (`server`, `agent`, `elect`, `up`) is started without typer,
+Rule of this file: what stays running (`server`, `agent`, `elect`, `lock`, `once`, `up`) is started without typer,
 rich or any other command's imports; only the commands that people read pay for them.
 """
 
@@ -47,6 +47,16 @@ LASTING = {
     "elect": Lasting(
         module="incumbent.cli.elect",
         help="Stand in an election; run a command only while leading.",
+        needs="msgspec",
+    ),
+    "lock": Lasting(
+        module="incumbent.cli.lock",
+        help="Run a command while holding a lock.",
+        needs="msgspec",
+    ),
+    "once": Lasting(
+        module="incumbent.cli.once",
+        help="Run a command once, ever or in each period, on one of all machines.",
         needs="msgspec",
     ),
 }

@@ -49,8 +49,9 @@ def test_up_goes_on_without_typer_and_rich() -> None:
     assert "'rich'" not in done.stderr
 
 
-def test_a_guardian_to_be_has_no_event_loop() -> None:
-    done = run("agent", "--help", after=_SHOW)
+@pytest.mark.parametrize("name", ["agent", "elect", "lock", "once"])
+def test_a_guardian_to_be_has_no_event_loop(name: str) -> None:
+    done = run(name, "--help", after=_SHOW)
 
     assert "'asyncio'" not in done.stderr
 
@@ -76,7 +77,7 @@ def test_help_through_the_list_reaches_a_lasting_command() -> None:
     assert "--listen" in done.stdout
 
 
-@pytest.mark.parametrize("name", ["status", "apply", "up", "agent", "elect"])
+@pytest.mark.parametrize("name", ["status", "apply", "up", "agent", "elect", "once"])
 def test_without_the_extra_a_command_says_what_to_install(name: str) -> None:
     done = run(name, before=_NO_EXTRA)
 

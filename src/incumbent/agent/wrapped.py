@@ -1,112 +1,92 @@
-"""`incumbent elect`: stand in one election, say which role we have, run COMMAND while we lead.
+"""One command under something that only we have: a leadership, a lock, a share of one.
 
-    connect ─► stand ─► wait ─► lead (COMMAND runs) ─► COMMAND ended, or SHUTDOWN ─► close ─► BYE
-                 ▲                 │ deposed: COMMAND proven dead
-                 └─────────────────┘
+    connect ─► stand ─► wait ─► have it (COMMAND runs) ─► COMMAND ended, or SHUTDOWN ─► close ─► BYE
+                 ▲                 │ lost: COMMAND proven dead
+                 └─────────────────┘ if the errand is to go on
 
-Our znode is given up only after COMMAND is proven dead, and each run of COMMAND has a znode of
-its own: its czxid is the run's epoch, so that the fencing token grows from run to run, here and
-at everybody else who stands in this election.
+What is stood for, and what is said and made of an end, is the business of an `errand`. Our znode
+is given up only after COMMAND is proven dead, and each run of COMMAND has a znode of its own: its
+czxid is the run's epoch, so that the fencing token grows from run to run, here and at everybody
+else who stands there.
 
-Rule of this file: COMMAND runs only while we lead, and nobody can lead after us before it is
-proven dead.
+Rule of this file: COMMAND runs only while we have it, and nobody can have it after us before
+COMMAND is proven dead.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import signal
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from pathlib import PurePath
 from typing import Any, TypeVar
 
-from incumbent.agent.custody import Custody, Pidfds, Processes
-from incumbent.agent.elect_settings import ElectSettings, exit_code, fitting
+from incumbent.agent.custody import Custody, Processes
+from incumbent.agent.deadline_file import DeadlineFile
+from incumbent.agent.ending import Ended, Ending, ending
+from incumbent.agent.errand import Errand
+from incumbent.agent.exit_codes import LATE
 from incumbent.agent.instance import Instance
-from incumbent.agent.lines import Lines, Role
 from incumbent.agent.link import GuardianLink
-from incumbent.agent.proc import OWNER
+from incumbent.agent.wrapped_settings import WrappedSettings, fitting
 from incumbent.client import Client, State
-from incumbent.clock import SYSTEM, Clock
-from incumbent.errors import (
-    ConnectTimeout,
-    Deposed,
-    IncumbentError,
-    MixedDialects,
-    NoNode,
-    NumbersDontFit,
-    SessionError,
-)
+from incumbent.clock import Clock
+from incumbent.errors import ConnectTimeout, IncumbentError, NoNode, SessionError
 from incumbent.guardian import messages as m
-from incumbent.launch import went_background
 from incumbent.lease import Numbers
-from incumbent.recipes.dialects import Dialect, detect
 from incumbent.recipes.hold import Hold
 from incumbent.recipes.ledger import Ledger, Pause
 from incumbent.recipes.place import Place
-from incumbent.recipes.queue import Queue
 
-__all__ = ["Elect", "serve_elect"]
+__all__ = ["Wrapped"]
 
 T = TypeVar("T")
 
-PLAIN = Dialect("plain", "node_")
-"""How contenders are named where nobody stands yet: as the literature does."""
 FIRST_REPORT, REPORT = 1.0, 5.0
 """Seconds of vain connecting after which it is said, and said again."""
 CLOSING = 2.0
 """Seconds that the end of our session may take; then it simply expires."""
-
-
-async def serve_elect(link: GuardianLink, given: Mapping[str, Any]) -> int:
-    """From WELCOME to BYE; the exit code. The rim: terminal, pidfds, randomness, clock."""
-    owner = f"elect {link.welcome.result().guardian_pid}"
-    elect = Elect(
-        ElectSettings.of(given),
-        link,
-        Pidfds(owner),
-        out=Lines(1),
-        err=Lines(2, "elect: "),
-        environ={**os.environ, OWNER: owner},
-        cwd=str(given["cwd"]),
-        clock=SYSTEM,
-        rng=random.SystemRandom(),
-    )
-    return await elect.run()
+STOPPING = 3.0
+"""Seconds for what is written at an end, once we are told to stop: the guardian waits 5."""
 
 
 class _Stopped(Exception):
     """SHUTDOWN came while we waited for something else."""
 
 
-class Elect:
-    """One contender, from WELCOME to BYE. `run` returns the exit code."""
+class _Late(Exception):
+    """It was not had in time."""
+
+
+class Wrapped:
+    """One command, from WELCOME to BYE. `run` returns the exit code."""
 
     def __init__(
         self,
-        settings: ElectSettings,
+        settings: WrappedSettings,
+        errand: Errand,
         link: GuardianLink,
         processes: Processes,
         *,
-        out: Lines,
-        err: Lines,
+        say: Callable[[str], None],
         environ: Mapping[str, str],
         cwd: str,
+        deadline: DeadlineFile,
         clock: Clock,
         rng: random.Random,
     ) -> None:
-        """`environ` and `cwd` are COMMAND's, as in the terminal."""
+        """`environ` and `cwd` are COMMAND's, as in the terminal; `deadline` is told to it."""
         self._settings = settings
+        self._errand = errand
         self._clock = clock
         self._rng = rng
-        self._role = Role(out, settings.every)
-        self._say = err.news
+        self._say = say
         self._environ = environ
         self._cwd = cwd
-        self._custody = Custody(link, processes, clock=clock, say=self._say)
+        self._deadline = deadline
+        self._custody = Custody(link, processes, clock=clock, say=say)
         self._client: Client | None = None
         self._told = 0  # the epoch of which we said that it has started
 
@@ -123,7 +103,7 @@ class Elect:
             return main.result()
 
     async def _without_guardian(self) -> None:
-        self._role.play("")
+        self._errand.rests()
         what = [f"{self._command} is proven dead"] if self._custody.instances else []
         await self._custody.outlive_guardian()
         if self._client is not None:
@@ -135,17 +115,21 @@ class Elect:
         try:
             code = await self._stand_until_over()
         except _Stopped:
-            code = 0
+            code = self._errand.stopped(self._custody.draining.result())
+        except _Late:
+            self._say(self._errand.late())
+            code = LATE
         except (IncumbentError, ValueError) as error:
             self._say(str(error))
-            code = 2 if isinstance(error, NumbersDontFit | ValueError) else 1
-        self._role.play("")
+            code = self._errand.failed(error)
+        self._errand.rests()
         await self._custody.prove_empty("ending")
         await self._close()
         self._custody.link.send(m.Bye(code=code))
         return code
 
     async def _close(self) -> None:
+        self._deadline.remove()
         if self._client is not None:
             with suppress(TimeoutError):
                 async with asyncio.timeout(CLOSING):
@@ -154,12 +138,12 @@ class Elect:
     # ── sessions
 
     async def _stand_until_over(self) -> int:
-        """Stand, and stand again when deposed, until there is an exit code."""
-        client = await self._unless_stopped(self._connect())
+        """Stand, and stand again if the errand is to go on, until there is an exit code."""
+        client = await self._waiting(self._connect())
         ledger = Ledger(client, log=self._say)
         pause = Pause()
         while True:
-            await self._unless_stopped(self._connected(client))
+            await self._waiting(self._connected(client))
             code = await self._stand(client, ledger)
             if code is not None:
                 return code
@@ -197,6 +181,7 @@ class Elect:
 
         told = [0]
         client.watch_state(on_state)
+        client.watch_beats(lambda _sent_at: self._tell_deadline())
         return client
 
     async def _connected(self, client: Client) -> None:
@@ -204,7 +189,7 @@ class Elect:
         say_at = self._clock.boottime() + REPORT
         while (state := client.state) is not State.CONNECTED:
             if state is State.CLOSED:
-                raise SessionError(client.session_id, "the client has failed; start elect again")
+                raise SessionError(client.session_id, "the client has failed; start it again")
             await self._custody.bell.heard(say_at)
             if self._clock.boottime() >= say_at:
                 self._say(f"no connection to {self._settings.hosts}. Still trying")
@@ -216,91 +201,92 @@ class Elect:
         """From our znode's creation to its end. None: stand again."""
         numbers = fitting(client.timeout, self._settings.tick, self._settings.stop_grace)
         try:
-            place = await self._unless_stopped(self._enter(client, ledger))
+            if (code := await self._waiting(self._errand.before(client))) is not None:
+                return code
+            place = await self._waiting(self._errand.enter(client, ledger))
         except SessionError:
             return None
-        code: int | None = None
         try:
-            await self._unless_stopped(place.first(self._waits))
-            hold = Hold(place, grace=numbers.soft, error=Deposed)
-            await self._unless_stopped(hold.begin())
-            code = await self._lead(place, hold, numbers)
+            if place.ahead() and not self._settings.waits:
+                await self._waiting(self._errand.sees(place))
+                raise _Late
+            await self._waiting(place.first(self._errand.waits))
+            hold = Hold(place, grace=numbers.soft, error=self._errand.error)
+            await self._waiting(hold.begin())
+            code = await self._have(client, place, hold, numbers)
         except (SessionError, NoNode) as error:
             if not place.gone.is_set() and self._is_live(place):
                 raise
-            why = "its znode was deleted" if isinstance(error, NoNode) else "its session is over"
-            self._role.play(f"{place.name} is out of the election: {why}", lasts=False)
+            is_deleted = isinstance(error, NoNode)
+            why = "its znode was deleted" if is_deleted else "its session is over"
+            self._errand.drops_out(place, why)
         assert all(each.is_empty for each in self._custody.instances.values())
-        await self._unless_stopped(place.leave())
+        with suppress(_Stopped):  # then the end of the session does it
+            await self._unless_stopped(place.leave())
         return code
 
-    async def _enter(self, client: Client, ledger: Ledger) -> Place:
-        """Stand in the dialect of those who stand there."""
-        tries = 10
-        while True:
-            try:
-                children = await client.children(self._settings.path)
-            except NoNode:
-                children = []
-            dialect = detect(self._settings.path, children, PLAIN)
-            queue = Queue(client, self._settings.path, dialect, rng=self._rng, ledger=ledger)
-            try:
-                return await queue.enter(self._settings.name.encode())
-            except MixedDialects:  # somebody came between the look and our create
-                tries -= 1
-                if not tries:
-                    raise
+    # ── having it
 
-    def _waits(self, place: Place) -> None:
-        self._role.play(f"{place.name} is not the leader, watching {place.watching}")
+    async def _have(self, client: Client, place: Place, hold: Hold, numbers: Numbers) -> int | None:
+        """Until COMMAND has ended or we are to stop. COMMAND is proven dead when this returns,
+        however long that takes. The exit code, or None: stand again."""
+        self._errand.has(place)
+        try:
+            code = await self._to_the_end(self._errand.claim(client, place))
+            if code is not None:
+                return code
+            ended = await self._run_command(place, hold, numbers)
+            patience = STOPPING if self._custody.draining.done() else client.timeout
+            await self._errand.ended(client, ended, patience)
+            return self._errand.code(ended)
+        finally:
+            if self._is_live(place):  # otherwise its beats have ended with the session
+                hold.end()
 
-    # ── leading
-
-    async def _lead(self, place: Place, hold: Hold, numbers: Numbers) -> int | None:
-        """Until COMMAND has ended or we are to stop (an exit code), or deposed (None).
-
-        COMMAND is proven dead when this returns, however long that takes.
-        """
+    async def _run_command(self, place: Place, hold: Hold, numbers: Numbers) -> Ending:
         bell, draining = self._custody.bell, self._custody.draining
         forget = [each.listen(bell.ring) for each in (hold.lost, place.gone)]
         draining.add_done_callback(bell.ring)
         instance: Instance | None = None
-        self._role.play(f"{place.name} is the leader")
         try:
             while True:
-                is_empty = instance is None or instance.is_empty
-                if hold.lost.error is not None:
-                    self._deposed(place, hold.lost.error)
-                if hold.lost.is_set() or draining.done():
-                    if is_empty:
-                        return None if hold.lost.is_set() else 0
-                    self._stop(instance, 0.0 if place.gone.is_set() else numbers.stop_grace)
-                elif instance is None and self._settings.command:
+                if (error := hold.lost.error) is not None:
+                    self._errand.loses(place, getattr(error, "why", str(error)))
+                is_over = error is not None or draining.done()
+                if instance is None and (is_over or not self._settings.command):
+                    if is_over:
+                        break
+                elif instance is None:
                     instance = self._start(place, numbers)
-                elif instance is not None and instance.is_empty:
-                    return self._after(place, instance)
-                elif instance is not None and instance.pid:
+                elif instance.is_empty:
+                    break
+                elif is_over:
+                    self._stop(instance, 0.0 if place.gone.is_set() else numbers.stop_grace)
+                elif instance.pid:
                     self._tell_started(instance)
                 await bell.heard()
         finally:
             draining.remove_done_callback(bell.ring)
             for each in forget:
                 each()
-            if self._is_live(place):  # otherwise its beats have ended with the session
-                hold.end()
-            if instance is not None and instance.stop_ordered and instance.is_empty:
-                self._say(f"{self._command} is proven dead")
+        ended = ending(instance, self._settings.command, is_lost=hold.lost.is_set())
+        self._report(place, instance, ended)
+        return ended
 
     def _start(self, place: Place, numbers: Numbers) -> Instance:
         path, epoch = self._settings.path, place.czxid
         instance = Instance(
             seat=path, epoch=epoch, breadcrumb="", containment=self._settings.isolation
         )
+        self._tell_deadline(begins=True)
         own = {
             "INCUMBENT_SEAT": path,
             "INCUMBENT_NODE": self._settings.name,
             "INCUMBENT_EPOCH": str(epoch),
+            **self._errand.environment(epoch),
         }
+        if self._deadline.path:
+            own["INCUMBENT_DEADLINE_FILE"] = self._deadline.path
         self._custody.tell_lease()  # of the proof just made, before a START that goes by it
         self._custody.order_start(
             instance,
@@ -324,37 +310,29 @@ class Elect:
         if self._told != instance.epoch:
             self._told = instance.epoch
             how = f"pid {instance.main}, {instance.containment}, token {instance.epoch}"
-            self._say(f"started {self._command}: {how}")
+            self._tell(f"started {self._command}: {how}")
 
-    def _stop(self, instance: Instance | None, grace: float) -> None:
-        """`grace` 0: our znode is gone, so that somebody else may lead by now. Until then, and
+    def _stop(self, instance: Instance, grace: float) -> None:
+        """`grace` 0: our znode is gone, so that somebody else may have it by now. Until then, and
         until the session can be over, COMMAND may end in order."""
-        assert instance is not None
         if not instance.stop_ordered:
             self._say(f"stopping {self._command}")
         if not instance.stop_ordered or grace == 0:
             self._custody.order_stop(instance, grace)
 
-    def _after(self, place: Place, instance: Instance) -> int | None:
-        """COMMAND is dead, and we had not ordered it."""
-        if instance.refused is not None:
-            self._say(f"{self._command} was not started: {instance.refused.why}")
-            return 127 if instance.refused.permanent else None
-        exited = instance.exited
-        if instance.why_stopping or exited is None or (exited.code, exited.signal) == (None, None):
-            why = instance.why_stopping or "hard deadline: the session's lease ran out"
-            self._role.play(f"{place.name} is no longer the leader: {why}", lasts=False)
-            self._say(f"{self._command} is proven dead")
-            return None
-        background = went_background(
-            self._settings.command, exited.code, exited.uptime, exited.left
-        )
-        if background:
-            self._say(background)
-            return 1
-        how = f"code {exited.code}" if exited.signal is None else f"signal {exited.signal}"
-        self._say(f"{self._command} ended with {how} after {exited.uptime:.1f} s")
-        return exit_code(exited)
+    def _report(self, place: Place, instance: Instance | None, ended: Ending) -> None:
+        command = self._command if self._settings.command else ""
+        if ended.how is Ended.OWN:
+            self._tell(f"{command} {ended.why.removeprefix('it ')}")
+        elif ended.how is Ended.BACKGROUND:
+            self._say(ended.why)
+        elif ended.how is Ended.LOST and ended.why:  # the guardian's doing, not by our order
+            self._errand.loses(place, ended.why)
+            self._say(f"{command} is proven dead")
+        elif ended.why:
+            self._say(f"{command} {ended.why.removeprefix('it ')}")
+        if instance is not None and instance.stop_ordered and instance.is_empty:
+            self._say(f"{command} is proven dead")
 
     def _is_live(self, place: Place) -> bool:
         client = self._client
@@ -362,16 +340,46 @@ class Elect:
         is_over = client.state in (State.LOST, State.CLOSED)
         return client.session_id == place.session_id and not is_over
 
-    def _deposed(self, place: Place, error: IncumbentError) -> None:
-        if self._role.lasts:
-            why = error.why if isinstance(error, Deposed) else str(error)
-            self._role.play(f"{place.name} is no longer the leader: {why}", lasts=False)
-
     @property
     def _command(self) -> str:
         return PurePath(self._settings.command[0]).name
 
     # ── small things
+
+    def _tell(self, text: str) -> None:
+        if self._errand.tells_all:
+            self._say(text)
+
+    def _tell_deadline(self, *, begins: bool = False) -> None:
+        """Until when COMMAND may live, for COMMAND."""
+        client = self._client
+        if client is not None and (begins or self._deadline.path):
+            self._deadline.write(client.lease.valid_until - Numbers.of(client.timeout).hard)
+
+    async def _to_the_end(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of what must not be cancelled midway; told to stop, it has some time left."""
+        task = asyncio.ensure_future(work)
+        ends: list[asyncio.Future[Any]] = [task, self._custody.draining]
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            await asyncio.wait([task], timeout=STOPPING)
+        if not task.done():
+            task.cancel()
+            await asyncio.wait([task])
+            raise _Stopped
+        return task.result()
+
+    async def _waiting(self, work: Coroutine[Any, Any, T]) -> T:
+        """As `_unless_stopped`, while we don't have it: raises `_Late` when it has taken too long."""
+        until = self._settings.give_up_at
+        if until is None:
+            return await self._unless_stopped(work)
+        delay = max(0.0, until - self._clock.boottime())
+        try:
+            async with asyncio.timeout(delay):
+                return await self._unless_stopped(work)
+        except TimeoutError:
+            raise _Late from None  # nothing that is waited for here raises it itself
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, T]) -> T:
         """The result of `work`; raises `_Stopped` if SHUTDOWN comes first. Nothing runs here."""

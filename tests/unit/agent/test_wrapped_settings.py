@@ -1,10 +1,10 @@
-"""What elect promises with a session's times, and the exit codes that it gives."""
+"""What a wrapped command is promised with a session's times, and the exit codes that it gives."""
 
 from __future__ import annotations
 
 import pytest
 
-from incumbent.agent.elect_settings import ElectSettings, exit_code, fitting
+from incumbent.agent.wrapped_settings import WrappedSettings, exit_code, fitting
 from incumbent.errors import NumbersDontFit
 from incumbent.guardian.messages import Exited
 
@@ -46,6 +46,6 @@ def test_exit_codes_are_a_shells(code: int | None, signal: int | None, expected:
 def test_settings_come_out_of_welcome_with_whatever_else_is_there() -> None:
     given = {"mode": "elect", "path": "/e", "hosts": "h:1", "name": "n", "session_timeout": 10.0}
 
-    settings = ElectSettings.of({**given, "command": ["true"], "cwd": "/"})
+    settings = WrappedSettings.of({**given, "command": ["true"], "cwd": "/"})
 
     assert (settings.path, settings.command, settings.stop_grace) == ("/e", ["true"], None)

@@ -1,0 +1,55 @@
+"""A file that says until when COMMAND may live if ZooKeeper is not heard from any more.
+
+One number: seconds of CLOCK_BOOTTIME, the clock of /proc/uptime. It rises with each beat, by
+renaming a new file over the old one, so that whoever reads it reads a whole number.
+
+Rule of this file: it informs and nothing depends on it; a file system that cannot be written to
+costs the file, not the command.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+__all__ = ["DeadlineFile"]
+
+
+class DeadlineFile:
+    """`path` is "" until the first `write`, and where nothing can be written."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        """In memory, where the system has a place for that: no disk is waited for."""
+        places = (environ.get("XDG_RUNTIME_DIR"), "/dev/shm", tempfile.gettempdir())
+        self._places = [place for place in places if place and os.access(place, os.W_OK)]
+        self.path = ""
+
+    def write(self, deadline: float) -> None:
+        try:
+            if not self.path:
+                self.path = self._make()
+            new = f"{self.path}.new"
+            descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+            try:
+                os.write(descriptor, f"{deadline:.6f}\n".encode())
+            finally:
+                os.close(descriptor)
+            Path(new).rename(self.path)
+        except OSError:
+            return
+
+    def remove(self) -> None:
+        if self.path:
+            with suppress(OSError):
+                Path(self.path).unlink(missing_ok=True)
+
+    def _make(self) -> str:
+        for place in self._places:
+            with suppress(OSError):
+                descriptor, path = tempfile.mkstemp(".deadline", "incumbent-", place)
+                os.close(descriptor)
+                return path
+        raise OSError("no place for a file")

@@ -1,0 +1,79 @@
+"""What is known of a key of `once`: shown, or forgotten.
+
+Rule of this file: what is under way is never forgotten.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import suppress
+
+from incumbent.agent.once import clock_time
+from incumbent.agent.runs import Run, read_runs
+from incumbent.cli.cluster import connected
+from incumbent.cli.exits import DONE, No, failed, say
+from incumbent.cli.show import age, plain
+from incumbent.client import Client
+from incumbent.errors import BadVersion, IncumbentError, NoNode, NotEmpty
+from incumbent.settings import Settings
+
+__all__ = ["ask"]
+
+_HEADS = ("period", "state", "node", "started", "took", "code", "why")
+_NONE = "–"
+
+
+def ask(settings: Settings, key: str, *, is_json: bool, forget: bool) -> int:
+    """Show the runs of `key` on stdout, or forget them; the exit code."""
+    try:
+        return asyncio.run(_ask(settings, key, is_json, forget))
+    except IncumbentError as error:
+        return failed(error)
+
+
+async def _ask(settings: Settings, key: str, is_json: bool, forget: bool) -> int:
+    record = f"{settings.root}/once/{key}"
+    async with connected(settings) as client:
+        await client.sync("/")
+        try:
+            data, stat = await client.get(record)
+        except NoNode:
+            keys = f"`incumbent zk ls {settings.root}/once` lists the keys"
+            raise No(f"nothing is known of {key}; {keys}") from None
+        if forget:
+            await _forget(client, key, record, stat.version)
+            return DONE
+    runs = read_runs(data, record)
+    if is_json:
+        print(json.dumps([run.as_object() for run in runs.runs], indent=2))
+    elif runs.runs:
+        print(plain(_HEADS, [_cells(run) for run in runs.runs]))
+    else:
+        say(f"{key} has not been run")
+    return DONE
+
+
+async def _forget(client: Client, key: str, record: str, version: int) -> None:
+    with suppress(NoNode, NotEmpty):
+        await client.delete(f"{record}/line")
+    try:
+        await client.delete(record, version)
+    except NotEmpty:
+        raise No(f"{key} is being run or waited for; nothing is forgotten") from None
+    except BadVersion:
+        raise No(f"{key} was run just now; look again with --history") from None
+    except NoNode:
+        return
+
+
+def _cells(run: Run) -> tuple[str, ...]:
+    return (
+        run.period or "ever",
+        run.state,
+        run.node,
+        clock_time(run.started),
+        age(run.ended - run.started) if run.ended else _NONE,
+        str(run.code) if run.state == "done" else _NONE,
+        run.why or _NONE,
+    )

@@ -1,0 +1,218 @@
+"""`incumbent lock` as it is used: beside others, killed in every way, cut off, told to stop."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.apache import free_port
+from tests.e2e.terminals import Terminal, Terminals, our_server
+from tests.e2e.wrappers import Wrappers, agent_of
+from tests.waiting import wait_until
+
+from incumbent import sync
+
+_STUBBORN = ("--fork", "--flood", "--ignore-term")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with our_server(tmp_path_factory.mktemp("server")) as hosts:
+        yield hosts
+
+
+@pytest.fixture
+def locks(server: str, tmp_path: Path) -> Iterator[Wrappers]:
+    with Terminals(tmp_path) as terminals:
+        yield Wrappers(terminals, server, tmp_path)
+
+
+def queue(locks: Wrappers, name: str, *options: str) -> list[Terminal]:
+    """Three at one lock, the first of them having it."""
+    first = locks.witness("first", "lock", name, *options)
+    locks.runs(first)
+    others = []
+    for other in ("second", "third"):
+        others.append(locks.witness(other, "lock", name, *options))
+        others[-1].wait_for_complaint("waiting for the lock")
+    return [first, *others]
+
+
+def test_killed_in_every_way_commands_under_a_lock_never_overlap(locks: Wrappers) -> None:
+    standing = queue(locks, "kills", *_STUBBORN)
+    ends: dict[str, int] = {}
+
+    for number, kill in enumerate(["guardian", "agent", "both", "sigterm"]):
+        holder = standing.pop(0)
+        newcomer = locks.witness(f"late{number}", "lock", "kills", *_STUBBORN)
+        newcomer.wait_for_complaint("waiting for the lock")
+        standing.append(newcomer)
+        if kill in ("agent", "both"):
+            os.kill(agent_of(holder), signal.SIGKILL)
+        if kill in ("guardian", "both"):
+            holder.send(signal.SIGKILL)
+        if kill == "sigterm":
+            holder.send(signal.SIGTERM)
+        locks.runs(standing[0])
+        ends[kill] = holder.ends()
+
+    assert locks.starts() == 5
+    assert ends["agent"] == 120
+    assert ends["sigterm"] == 128 + signal.SIGKILL  # it ignores SIGTERM
+    locks.judge()
+
+
+@pytest.mark.parametrize("frozen", ["agent", "guardian"])
+def test_a_frozen_process_costs_the_lock_and_never_two(frozen: str, locks: Wrappers) -> None:
+    first = locks.witness("first", "lock", f"frozen-{frozen}", "--ignore-term")
+    locks.runs(first)
+    second = locks.witness("second", "lock", f"frozen-{frozen}", "--ignore-term")
+    second.wait_for_complaint("waiting for the lock")
+
+    os.kill(agent_of(first) if frozen == "agent" else first.pid, signal.SIGSTOP)
+    locks.runs(second)
+
+    if frozen == "agent":
+        assert first.ends() == 120
+    locks.judge()
+
+
+def test_sigterm_stops_command_proves_it_dead_and_releases_in_this_order(locks: Wrappers) -> None:
+    first = locks.witness("first", "lock", "order", "--stop-takes", "0.1", "--code", "3")
+    locks.runs(first)
+    second = locks.witness("second", "lock", "order")
+    second.wait_for_complaint("first pid")
+
+    code = first.end(signal.SIGTERM)
+    locks.runs(second)
+
+    assert code == 3
+    python = Path(sys.executable).name
+    said = [line.split("lock: ")[1] for line in first.complaints()]
+    assert said == [f"stopping {python}", f"{python} is proven dead"]
+    locks.judge()
+
+
+def test_where_zookeeper_is_gone_command_is_stopped_in_time_and_not_run_again(
+    tmp_path: Path,
+) -> None:
+    port = free_port()
+    with Terminals(tmp_path) as terminals:
+        locks = Wrappers(terminals, f"127.0.0.1:{port}", tmp_path)
+        with our_server(tmp_path / "ours", port=port):
+            first = locks.witness("first", "lock", "gone", "--ignore-term")
+            locks.runs(first)
+
+        assert first.ends() == 120
+
+        first.wait_for_complaint("the lock /incumbent/locks/gone is lost")
+        with our_server(tmp_path / "ours", port=port):
+            second = locks.witness("second", "lock", "gone", "--exit-after", "0.1")
+            assert second.ends() == 0
+        assert locks.starts() == 2
+        locks.judge()
+
+
+def test_the_exit_code_is_commands_or_ours(locks: Wrappers) -> None:
+    holder = locks.start("holder", "lock", "codes", "sh", "-c", "echo has it; sleep 60")
+    holder.wait_for("has it")
+    codes = {
+        "own": locks.start("own", "lock", "free", "sh", "-c", "exit 7"),
+        "signal": locks.start("signal", "lock", "free2", "sh", "-c", "kill -KILL $$"),
+        "background": locks.start("background", "lock", "free3", "sh", "-c", "sleep 60 & exit 0"),
+        "late": locks.start("late", "lock", "codes", "true", flags=("--timeout", "0.3")),
+        "try": locks.start("try", "lock", "codes", "true", flags=("--timeout", "0")),
+        "nothing": locks.start("nothing", "lock", "codes", "no-such-program"),
+        "usage": locks.start("usage", "lock", "not/a/name", "true"),
+        "waiting": locks.start("waiting", "lock", "codes", "true"),
+    }
+    codes["waiting"].wait_for_complaint(f"holder pid {holder.pid} has it")
+    codes["waiting"].send(signal.SIGTERM)
+
+    ends = {name: terminal.ends() for name, terminal in codes.items()}
+
+    assert ends == {
+        "own": 7,
+        "signal": 128 + signal.SIGKILL,
+        "background": 125,
+        "late": 124,
+        "try": 124,
+        "nothing": 127,
+        "usage": 125,
+        "waiting": 128 + signal.SIGTERM,
+    }
+    codes["try"].wait_for_complaint(f"holder pid {holder.pid} has it; nothing was run")
+    assert codes["own"].complaints() == []
+
+
+def test_command_is_told_a_growing_token_and_a_deadline_that_moves_on(locks: Wrappers) -> None:
+    script = (
+        'echo "$INCUMBENT_TOKEN $INCUMBENT_SEAT"; cat "$INCUMBENT_DEADLINE_FILE";'
+        'was=$(cat "$INCUMBENT_DEADLINE_FILE");'
+        'while [ "$was" = "$(cat "$INCUMBENT_DEADLINE_FILE")" ]; do sleep 0.02; done;'
+        'cat "$INCUMBENT_DEADLINE_FILE" /proc/uptime; echo "$INCUMBENT_DEADLINE_FILE"'
+    )
+    tokens = []
+    for name in ("one", "two"):
+        told = locks.start(name, "lock", "told", "sh", "-c", script)
+
+        assert told.ends() == 0
+
+        (token, path), (before,), (after,), (now, _), (file,) = map(str.split, told.lines())
+        assert path == "/incumbent/locks/told"
+        assert float(now) - 1 < float(before) < float(after) < float(now) + 1
+        assert not Path(file).exists()
+        tokens.append(int(token))
+    assert tokens[0] < tokens[1]
+
+
+def test_a_name_that_is_a_path_is_the_librarys_lock(locks: Wrappers) -> None:
+    with sync.connect(locks.hosts) as zk, zk.lock("/app/migration", member="library"):
+        waiting = locks.start("waiting", "lock", "/app/migration", "true")
+        waiting.wait_for_complaint("library has it")
+        assert waiting.code is None
+
+    assert waiting.ends() == 0
+
+
+def test_a_lock_waits_for_a_server_that_comes_later(tmp_path: Path) -> None:
+    port = free_port()
+    with Terminals(tmp_path) as terminals:
+        locks = Wrappers(terminals, f"127.0.0.1:{port}", tmp_path)
+        early = locks.start("early", "lock", "later", "echo", "has it")
+        never = locks.start("never", "lock", "later", "true", flags=("--timeout", "0.5"))
+        early.wait_for_complaint("waiting for ZooKeeper")
+
+        assert never.ends() == 124
+        with our_server(tmp_path / "late", port=port):
+            assert early.ends() == 0
+        assert early.lines() == ["has it"]
+
+
+def test_ctrl_c_before_a_server_is_found_ends_it(tmp_path: Path) -> None:
+    with Terminals(tmp_path) as terminals:
+        locks = Wrappers(terminals, f"127.0.0.1:{free_port()}", tmp_path)
+        early = locks.start("early", "lock", "never", "true")
+        early.wait_for_complaint("waiting for ZooKeeper")
+
+        assert early.end(signal.SIGINT) == 130
+
+
+def test_a_waiting_one_stands_again_when_its_session_ends(locks: Wrappers) -> None:
+    with sync.connect(locks.hosts) as zk, zk.lock("/app/again", member="library"):
+        waiting = locks.start("waiting", "lock", "/app/again", "true")
+        waiting.wait_for_complaint("library has it")
+        (name,) = [each for each in zk.children("/app/again") if b"waiting" in _data(zk, each)]
+        zk.delete(f"/app/again/{name}")
+        waiting.wait_for_complaint("standing again")
+        wait_until(lambda: len(zk.children("/app/again")) == 2, what="it to stand again")
+
+    assert waiting.ends() == 0
+
+
+def _data(zk: sync.Zk, name: str) -> bytes:
+    return zk.get(f"/app/again/{name}")[0]
