@@ -383,16 +383,16 @@ def test_on_an_ensemble_a_rolling_restart_restarts_nothing_and_a_killed_leader_c
 
 
 def test_a_directory_of_another_order_is_refused_by_name(terminals: Terminals, server: str) -> None:
-    path = "/curator"
+    path = "/foreign"
     other = terminals.python(
-        "other", _EXAMPLES / "procedural.py", server, "--path", path, "--prefix", "_c_1f-lock-"
+        "other", _EXAMPLES / "procedural.py", server, "--path", path, "--prefix", "guid-1f-"
     )
     other.wait_for("is the leader")
 
     one = elect(terminals, "one", server, path, "sleep", "60")
 
     assert one.ends() == 1
-    one.wait_for_complaint("_c_1f-lock-0000000000 is not a contender")
+    one.wait_for_complaint("guid-1f-0000000000 is not a contender")
 
 
 def _hosts(apache: ApacheServer) -> str:
