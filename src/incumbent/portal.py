@@ -13,7 +13,7 @@ import os
 import queue
 import threading
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from incumbent.errors import SessionClosed
 
@@ -33,6 +33,7 @@ class Portal:
     def __init__(self) -> None:
         self.pid = os.getpid()
         self.at_exit: dict[Callable[[], Coroutine[Any, Any, None]], None] = {}
+        self._is_over = False
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(
             target=self._loop.run_forever, name="incumbent", daemon=True
@@ -44,6 +45,8 @@ class Portal:
         """Raises where a blocking call could only hang."""
         if os.getpid() != self.pid:
             raise SessionClosed(0, "made before this process was forked; connect again here")
+        if self._is_over:
+            raise SessionClosed(0, "the program is ending, its sessions are closed")
         if threading.current_thread() is self._thread:
             raise RuntimeError("a blocking call from the event loop's thread would wait for itself")
 
@@ -80,13 +83,8 @@ class Portal:
                 calls.put(None)
 
         try:
-            self.post(start)
-            while (call := calls.get()) is not None:
-                call()
+            self._wait(calls, start, stop)
         except BaseException:
-            self.post(stop)
-            while calls.get() is not None:
-                pass
             if undo is not None and tasks and _has_result(tasks[0]):
                 self.run(lambda: _undone(undo, tasks[0].result()))
             raise
@@ -94,6 +92,26 @@ class Portal:
         if task.cancelled():
             raise SessionClosed(0, "closed while waiting")
         return task.result()
+
+    def ask(self, begin: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """As `run`, in half the time, for what needs no task: that waits for answers only."""
+        self.check()
+        calls: Inbox = queue.SimpleQueue()
+        errand = _Errand(begin, calls)
+        self._wait(calls, errand.step, errand.stop)
+        return errand.result()
+
+    def _wait(self, calls: Inbox, start: Callable[[], None], stop: Callable[[], None]) -> None:
+        """Have it started on the loop, and call what comes until None does; so too after `stop`."""
+        try:
+            self.post(start)
+            while (call := calls.get()) is not None:
+                call()
+        except BaseException:
+            self.post(stop)
+            while calls.get() is not None:
+                pass
+            raise
 
     def _goodbye(self) -> None:
         if os.getpid() != self.pid:
@@ -107,8 +125,63 @@ class Portal:
 
         with contextlib.suppress(Exception):
             self.run(close_all)
+        self._is_over = True
         self.post(self._loop.stop)
         self._thread.join(_GOODBYE)
+
+
+class _Errand(Generic[T]):
+    """A coroutine that is stepped by the loop without a task around it.
+
+    A task costs two more turns of the loop, a fifth of what a request to a near server takes.
+    Without one there is nothing that `asyncio.timeout` or a TaskGroup could cancel: such
+    coroutines are for `run`.
+    """
+
+    def __init__(self, begin: Callable[[], Coroutine[Any, Any, T]], told: Inbox) -> None:
+        self._begin = begin
+        self._told = told
+        self._coroutine: Coroutine[Any, Any, T] | None = None
+        self._awaited: asyncio.Future[Any] | None = None
+        self._is_over = False
+        self._result: T | None = None
+        self._error: BaseException | None = None
+
+    def step(self, _: object = None) -> None:
+        """On the loop: on to the next answer, or to the end."""
+        if self._is_over:
+            return
+        try:
+            if self._coroutine is None:
+                self._coroutine = self._begin()
+            self._awaited = self._coroutine.send(None)
+        except StopIteration as stop:
+            self._result = stop.value
+            self._end()
+        except BaseException as error:
+            self._error = error
+            self._end()
+        else:
+            self._awaited.add_done_callback(self.step)
+
+    def stop(self) -> None:
+        """On the loop: cancel what it waits for; it ends by that."""
+        if self._awaited is not None and not self._is_over:
+            self._awaited.cancel()
+        else:  # not begun, or its None was taken just when the interruption came
+            self._end()
+
+    def result(self) -> T:
+        """What came of it."""
+        if isinstance(self._error, asyncio.CancelledError):
+            raise SessionClosed(0, "closed while waiting")
+        if self._error is not None:
+            raise self._error
+        return self._result  # type: ignore[return-value]
+
+    def _end(self) -> None:
+        self._is_over = True
+        self._told.put(None)
 
 
 def _has_result(task: asyncio.Task[Any]) -> bool:

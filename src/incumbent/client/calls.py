@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -38,7 +39,7 @@ from incumbent.wire import (
     WhoAmI,
 )
 
-__all__ = ["MAX_BACKLOG_BYTES", "MAX_BACKLOG_CALLS", "Backlog", "Call"]
+__all__ = ["MAX_BACKLOG_BYTES", "MAX_BACKLOG_CALLS", "Backlog", "Call", "Deadlines"]
 
 MAX_BACKLOG_CALLS = 65_536
 MAX_BACKLOG_BYTES = 32 * 1024 * 1024
@@ -81,12 +82,15 @@ class Call:
     then      for the client's own calls (beats, pings): called with the answer's value, or the
               `Refused`, in the moment of the answer
     reserved  path bytes of ephemerals that this call may make
+    limit     seconds it was given, until it has an outcome; due_at: when they are over
     """
 
     __slots__ = (
         "asked",
         "body",
+        "due_at",
         "future",
+        "limit",
         "request",
         "reserved",
         "root",
@@ -118,7 +122,8 @@ class Call:
         self.watcher = watcher
         self.then = then
         self.sent_at: float | None = None
-        self.timer: asyncio.TimerHandle | None = None
+        self.limit: float | None = None
+        self.due_at = 0.0
         self.reserved = 0
 
     def frame(self, xid: int) -> bytes:
@@ -188,3 +193,54 @@ class Backlog:
         calls = list(self._calls)
         self._calls, self._bytes = {}, 0
         return calls
+
+
+class Deadlines:
+    """When calls are overdue: one timer for all that were given the same time, which come due in
+    the order in which they came. A timer for each would cost as much as the rest of a call."""
+
+    __slots__ = ("_lines", "_overdue", "_timers")
+
+    def __init__(self, overdue: Callable[[Call, float], None]) -> None:
+        """`overdue` is told of a call without an outcome and of the seconds it had."""
+        self._overdue = overdue
+        self._lines: dict[float, deque[Call]] = {}
+        self._timers: dict[float, asyncio.TimerHandle] = {}
+
+    def add(self, call: Call, limit: float, loop: asyncio.AbstractEventLoop) -> None:
+        """It has `limit` seconds from now."""
+        call.limit = limit
+        call.due_at = loop.time() + limit
+        line = self._lines.get(limit)
+        if line is None:
+            line = self._lines[limit] = deque()
+            self._timers[limit] = loop.call_at(call.due_at, self._look, limit)
+        line.append(call)
+
+    def met(self, call: Call) -> None:
+        """It has its outcome."""
+        limit, call.limit = call.limit, None
+        line = self._lines.get(limit) if limit is not None else None
+        while line and line[0].limit is None:
+            line.popleft()
+
+    def end(self) -> None:
+        """All have theirs."""
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        self._lines.clear()
+
+    def _look(self, limit: float) -> None:
+        loop = asyncio.get_running_loop()
+        line = self._lines[limit]
+        now = loop.time()
+        while line and (line[0].limit is None or line[0].due_at <= now):
+            call = line.popleft()
+            if call.limit is not None:
+                call.limit = None
+                self._overdue(call, limit)
+        if line:
+            self._timers[limit] = loop.call_at(line[0].due_at, self._look, limit)
+        elif limit in self._timers:  # what `overdue` called may have ended it all
+            del self._lines[limit], self._timers[limit]

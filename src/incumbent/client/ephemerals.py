@@ -18,6 +18,8 @@ __all__ = ["MAX_EPHEMERAL_BYTES", "Ephemerals"]
 
 MAX_EPHEMERAL_BYTES = 512 * 1024
 
+_MAKERS = (Create, Create2, Multi)
+_CHANGERS = (*_MAKERS, Delete)
 _SUFFIX = 10  # digits of a sequence number
 
 
@@ -33,6 +35,8 @@ class Ephemerals:
 
     def reserve(self, request: Request) -> int:
         """Bytes that the request may add, counted from now on. Raises `TooLarge`."""
+        if not isinstance(request, _MAKERS):
+            return 0
         size = sum(map(_size, _parts(request)))
         if size and self.total + size > self._limit:
             what = f"{request.op.name.lower()} {request.where}: with all ephemeral paths of this session"
@@ -47,6 +51,8 @@ class Ephemerals:
     def done(self, request: Request, value: object, reserved: int) -> None:
         """The request was carried out with this answer."""
         self.total -= reserved
+        if not isinstance(request, _CHANGERS):
+            return
         parts = _parts(request)
         answers: Iterable[object] = (value,)
         if isinstance(request, Multi) and isinstance(value, Sequence):

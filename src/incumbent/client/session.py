@@ -343,6 +343,8 @@ class Session:
     def _proved(self, call: Call, value: object) -> None:
         """An answer shows that this server knows us; that of a write, that a quorum does."""
         assert call.sent_at is not None
+        if call.sent_at == self._proven_at and not call.is_write:
+            return  # of one flight the first answer says it all
         now = self.clock.boottime()
         self._proven_at = max(self._proven_at, call.sent_at)
         if call.is_write and not isinstance(value, Exception):

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from incumbent.client.calls import Backlog, Call
+from incumbent.client.calls import Backlog, Call, Deadlines
 from incumbent.client.chroot import Chroot
 from incumbent.client.connection import Connection
 from incumbent.client.ephemerals import Ephemerals
@@ -86,6 +86,7 @@ class Traffic:
         self._default_timeout = default_timeout
         self._why_not = why_not
         self._backlog = Backlog()
+        self._deadlines = Deadlines(self._overdue)
         self._connection: Connection | None = None
         self._pump_handle: asyncio.Handle | None = None
 
@@ -118,7 +119,7 @@ class Traffic:
             return future
         self._backlog.append(call)
         limit = self._default_timeout if timeout is None else timeout
-        call.timer = loop.call_later(limit, self._overdue, call, limit)
+        self._deadlines.add(call, limit, loop)
         if self._connection is not None and self._pump_handle is None:
             self._pump_handle = loop.call_soon(self.pump)
         return future
@@ -159,6 +160,7 @@ class Traffic:
             for call in waiting:
                 self.settle(call, error)
 
+        self._deadlines.end()
         return tell
 
     def send_own(
@@ -221,9 +223,8 @@ class Traffic:
 
     def settle(self, call: Call, value: Any) -> None:
         """The call's outcome, a value or an exception. Only the first one counts."""
-        if call.timer is not None:
-            call.timer.cancel()
-            call.timer = None
+        if call.limit is not None:
+            self._deadlines.met(call)
         if call.watcher is not None:
             call.watcher = None
             self._watches.given_up(call.wanted)
@@ -269,7 +270,6 @@ class Traffic:
         call.reserved = self.ephemerals.reserve(call.request)
 
     def _overdue(self, call: Call, limit: float) -> None:
-        call.timer = None
         self._backlog.discard(call)
         if call.sent_at is None:
             self.settle(

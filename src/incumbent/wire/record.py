@@ -12,8 +12,8 @@ the named tuple that `answer_type` names.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, ClassVar, NamedTuple
 
 from incumbent.wire.jute import INT, STRING, Codec, Reader, vector
@@ -71,7 +71,7 @@ OPEN_ACL = (Acl(AclPerm.ALL, "world", "anyone"),)
 STAT_LAYOUT = struct.Struct(">qqqqiiiqiiq")
 STAT = Codec(
     lambda out, value: out.extend(STAT_LAYOUT.pack(*value)),
-    lambda reader: Stat(*reader.unpack(STAT_LAYOUT)),
+    lambda reader: Stat._make(reader.unpack(STAT_LAYOUT)),
 )
 
 
@@ -137,9 +137,9 @@ class Request:
         return bytes(out)
 
     def write(self, out: bytearray) -> None:
-        names: Sequence[str] = self.__slots__
-        for codec, name in zip(self.layout, names, strict=True):
-            codec.write(out, getattr(self, name))
+        kind: Any = type(self)
+        for write, name in _writers(kind):
+            write(out, getattr(self, name))
 
     @classmethod
     def read(cls, reader: Reader) -> Request:
@@ -165,19 +165,26 @@ class Request:
         return cls.answer_type(*[codec.read(reader) for codec in cls.answer])
 
 
-@dataclass(frozen=True, slots=True)
-class ReplyHeader:
+@cache
+def _writers(kind: Any) -> tuple[tuple[Callable[[bytearray, Any], None], str], ...]:
+    """What writes each field, in order."""
+    names: Sequence[str] = kind.__slots__
+    return tuple((codec.write, name) for codec, name in zip(kind.layout, names, strict=True))
+
+
+_REPLY_HEADER = struct.Struct(">iqi")
+
+
+class ReplyHeader(NamedTuple):
     """Before every reply: the request's xid, the last zxid the server processed, the error."""
 
     xid: int
     zxid: int
     err: int
 
-    _LAYOUT: ClassVar = struct.Struct(">iqi")
-
     def encode(self) -> bytes:
-        return self._LAYOUT.pack(self.xid, self.zxid, self.err)
+        return _REPLY_HEADER.pack(*self)
 
     @classmethod
     def read(cls, reader: Reader) -> ReplyHeader:
-        return cls(*reader.unpack(cls._LAYOUT))
+        return cls._make(reader.unpack(_REPLY_HEADER))
