@@ -32,9 +32,8 @@ _QUIET = 0.3  # seconds: whoever left before has ended
 _SETTLED = 2.5  # seconds: the next in line has sent beats
 _PARTS = re.compile(r"handed over ([\d.]+) · claimed ([\d.]+) · started ([\d.]+)")
 _SEAT = (
-    "A seat's handover is two transactions on disk, one after the other: the old node gives up "
-    "breadcrumb and candidate, the new one reads what it stands on and writes its epoch and "
-    "breadcrumb. The others need one: a znode is deleted."
+    "A seat's handover is one transaction on disk and one read: the old node gives up breadcrumb "
+    "and candidate and writes the next one's start, the new one reads that it is its own."
 )
 _NAMES = {
     "library": "library: aio lead",

@@ -47,6 +47,7 @@ OWN_KINDS = (
     "freeze agent",
     "freeze guardian",
     "delete candidate",
+    "drain",
 )
 VANDALS = ("scribble", "erase")
 """Kinds that strike the tree itself, as somebody with zkCli and a bad day does."""
@@ -251,6 +252,12 @@ class Cluster:
         if guardian is not None:
             guardian.process.kill()
 
+    def _drain(self, world: World, fault: Fault) -> None:
+        """The node is stopped in order: its seats are handed over. It comes back by itself."""
+        guardian = self.nodes[fault.a].guardian
+        if guardian is not None and guardian.process.alive:
+            guardian.shutdown()
+
     def _freeze_agent(self, world: World, fault: Fault) -> Any:
         guardian = self.nodes[fault.a].guardian
         agent = guardian.agent if guardian is not None else None
@@ -377,6 +384,7 @@ class Cluster:
                 "freeze agent": self._freeze_agent,
                 "freeze guardian": self._freeze_guardian,
                 "delete candidate": self._delete_candidate,
+                "drain": self._drain,
                 "scribble": self._scribble,
                 "erase": self._erase,
                 **(self.ensemble.kinds if self.ensemble is not None else {}),

@@ -47,7 +47,7 @@ MUTANTS = [
     Mutant(
         "every start is a new epoch",
         "agent/seat.py",
-        "epoch = max(ground.epoch, term.custody.newest.get(self.name, 0)) + 1",
+        "epoch = ground.epoch if ground.granted else max(ground.epoch, newest) + 1",
         "epoch = max(ground.epoch, 1)",
     ),
     Mutant(
@@ -65,9 +65,15 @@ MUTANTS = [
     Mutant(
         "the candidate is given up only after the proof of death",
         "agent/seat.py",
-        "                    if instance is not None and not instance.is_empty:\n"
-        "                        await self._stop_instance(why)\n",
-        "",
+        "            await self._stop_instance(why)\n            await asyncio.wait([reading]",
+        "            await asyncio.wait([reading]",
+    ),
+    Mutant(
+        "a start that was granted to us bears the nonce of our offer",
+        "agent/start.py",
+        '    is_ours = nonce != "" and record.nonce == nonce\n',
+        '    is_ours = nonce != ""\n',
+        ("drain", "kill guardian"),
     ),
     Mutant(
         "a tree is called empty only on proof",

@@ -1,8 +1,8 @@
 """One seat at one node: stand, wait, accept or decline, start, keep, stop, hand over.
 
-Rule of this file: nothing is started but by a multi that makes a new epoch and a breadcrumb
-(DESIGN §8.1), and the candidate is given up only in or after the deletion of the breadcrumb,
-which follows the proof of death. Cancelling (the session is over) gives nothing up: the
+Rule of this file: nothing is started but by a multi that makes a new epoch and a breadcrumb,
+our own or one granted by whoever led before us, and the candidate is given up only in or after
+the deletion of the breadcrumb, which follows the proof of death. Cancelling (the session is over) gives nothing up: the
 session's end does.
 """
 
@@ -17,13 +17,21 @@ from incumbent.agent import lifecycle
 from incumbent.agent.adoption import adopt
 from incumbent.agent.bell import Bell
 from incumbent.agent.breadcrumbs import why_wait
+from incumbent.agent.grant import Grant, read_offer
 from incumbent.agent.instance import Instance
 from incumbent.agent.sentences import how_it_ended, receipt
-from incumbent.agent.start import NotStarted, read_breadcrumbs, read_ground, write_start
+from incumbent.agent.start import (
+    Ground,
+    NotStarted,
+    read_breadcrumbs,
+    read_ground,
+    write_start,
+)
 from incumbent.agent.tree import (
     Breadcrumb,
     Candidate,
     Observed,
+    Offer,
     SeatPlan,
     read,
     split_seat,
@@ -54,6 +62,8 @@ __all__ = ["Seat"]
 
 RETRY = 1.0
 """Seconds between two looks at what is wrong in the tree."""
+PATIENCE = 0.02
+"""Seconds that a handover waits for what makes it shorter."""
 COURTESY = 0.2
 """Seconds that others leave the target of a plan to stand first."""
 
@@ -91,6 +101,12 @@ class Seat:
         self._is_leading = False
         self._candidate_gone = False
         self._problem = ""
+        self._offer: Offer | None = None
+        """What our candidate says that we would start with."""
+        self._may_be_granted = False
+        """Whoever leads before us may write that start; until we have looked."""
+        self._ground: asyncio.Future[Ground] | None = None
+        """Read ahead, for the first start under this leadership."""
 
     @property
     def is_leading(self) -> bool:
@@ -143,10 +159,13 @@ class Seat:
         queue = self._term.queue(self._tree.election(self.name))
         await self._clear_own_breadcrumbs()
         place = await self._adopted(queue)
+        self._may_be_granted = place is not None
         while not self.leaving or place is not None:
             if place is None:
                 if not await self._until_standing():
                     return
+                self._offer = self._new_offer()
+                self._may_be_granted = True
                 place = await queue.enter(self._candidate())
             if self.instance is not None or await self._until_first(place):
                 await self._lead(place)
@@ -229,15 +248,17 @@ class Seat:
                     if why:
                         first.cancel()
                         await asyncio.wait([first])
-                        await place.leave()
+                        await self._step_out(place)
                         return False
                     self._report("waiting", f"waits for {self._owner(place)}")
+                    self._offer_anew(place)
                     await self.bell.heard()
                 await first
+                self._look_at_ground()
                 await self._look_for_target(place, ahead)
             except NoNode:
                 self._term.say(f"{self.name}: its candidate was deleted by hand: standing again")
-                await place.leave()
+                await self._step_out(place)
                 return False
             finally:
                 first.cancel()
@@ -254,8 +275,22 @@ class Seat:
                 return True
             self._declined = self._term.view.plan.version
             self._term.say(f"{self.name}: declines: {verdict.why}")
-            await place.leave()
+            await self._step_out(place)
             return False
+
+    async def _step_out(self, place: Place) -> None:
+        """Leave the queue, and a start that was granted to us until then."""
+        await place.leave()
+        await self._waive()
+
+    async def _waive(self) -> None:
+        """Take a start back that may have been granted to us, and that we don't carry out."""
+        if self._ground is not None:
+            self._ground.cancel()
+            self._ground = None
+        if self._may_be_granted:
+            await self._clear_own_breadcrumbs()
+            self._may_be_granted = False
 
     async def _look_for_target(self, place: Place, ahead: Sequence[str]) -> None:
         """A handover without a round trip goes by the listing from before it: the node that the
@@ -284,9 +319,10 @@ class Seat:
                 instance = self.instance
                 if why:
                     self._noticed_at = self._clock.wall()
+                    grant = None
                     if instance is not None and not instance.is_empty:
-                        await self._stop_instance(why)
-                    await self._release(place, why)
+                        grant = await self._stop_and_read_offer(place, instance, why)
+                    await self._release(place, why, grant)
                     return
                 if instance is not None and instance.is_empty:
                     await self._after_exit(place, instance)
@@ -299,7 +335,9 @@ class Seat:
                     await self.bell.heard()
                 else:
                     wait, until = self._why_not_start()
-                    if wait:
+                    if wait and self._may_be_granted:
+                        await self._waive()
+                    elif wait:
                         state = "waiting" if until is None else "backoff"
                         self._report(state if self._view.desired.run else "stopped", wait)
                         await self.bell.heard(until)
@@ -309,11 +347,22 @@ class Seat:
             self._is_leading = False
             watch.cancel()
 
+    def _look_at_ground(self) -> asyncio.Future[Ground]:
+        """Read what a start stands on. As a start is written over the version that was read, it
+        does not matter how long ago that was."""
+        nonce = self._offer.breadcrumb.nonce if self._offer and self._may_be_granted else ""
+        reading = read_ground(self._client, self._tree, self.name, nonce)
+        self._ground = asyncio.ensure_future(reading)
+        self._ground.add_done_callback(take_outcome)
+        return self._ground
+
     async def _start(self, place: Place) -> None:
         """Prove every earlier instance dead, write the new epoch, order the start."""
         spec, term = self._view.spec, self._term
         assert spec is not None
-        ground = await read_ground(self._client, self._tree, self.name)
+        reading, self._ground = self._ground or self._look_at_ground(), None
+        ground = await reading
+        self._may_be_granted = False
         waiting = await why_wait(
             self._client,
             self._tree,
@@ -328,25 +377,33 @@ class Seat:
             self._report("waiting", waiting)
             await self.bell.heard(self._clock.boottime() + term.numbers.session / 2)
             return
-        epoch = max(ground.epoch, term.custody.newest.get(self.name, 0)) + 1
+        newest = term.custody.newest.get(self.name, 0)
+        if ground.granted:
+            self._crumb = self._tree.breadcrumb(self.name, ground.epoch)
+            if ground.epoch <= newest or ground.granted != self._nonce_of_offer():
+                return  # and read it again: that start is not the one that we would make
+        epoch = ground.epoch if ground.granted else max(ground.epoch, newest) + 1
         try:
             start = term.start_of(spec, self.name, epoch)
+            crumb = term.breadcrumb_of(spec, epoch, ground.granted or term.nonce())
         except (NumbersDontFit, SpecErrors) as error:
             self._fail(str(error))
             return
-        checks = (
-            place.check_own(),
-            Check(self._tree.control, term.view.control_version),
-            Check(self._tree.desired(self.component), self._view.desired_version),
-        )
-        crumb = term.breadcrumb_of(start, spec)
-        try:
-            if not await write_start(self._client, self._tree, self.name, crumb, ground, checks):
+        if not ground.granted:
+            checks = (
+                place.check_own(),
+                Check(self._tree.control, term.view.control_version),
+                Check(self._tree.desired(self.component), self._view.desired_version),
+            )
+            try:
+                if not await write_start(
+                    self._client, self._tree, self.name, crumb, ground, checks
+                ):
+                    return
+            except NotStarted as error:
+                term.say(f"{self.name}: not started: {error}")
+                await self.bell.heard(self._clock.boottime() + 0.05)
                 return
-        except NotStarted as error:
-            term.say(f"{self.name}: not started: {error}")
-            await self.bell.heard(self._clock.boottime() + 0.05)
-            return
         self._spec, self._program, self._crumb = (
             spec,
             crumb.program,
@@ -406,8 +463,9 @@ class Seat:
         self._term.say(f"{self.name}: {what}; next start {when}")
         self._report("backoff", f"{what}; next start {when}")
 
-    async def _release(self, place: Place, why: str) -> None:
-        """Give the seat up: breadcrumb, last word and candidate in one transaction."""
+    async def _release(self, place: Place, why: str, grant: Grant | None) -> None:
+        """Give the seat up: breadcrumb, last word and candidate in one transaction; with a
+        grant, the next one's start too."""
         instance = self.instance
         ops: list[MultiOp] = [place.check_own()]
         if instance is not None:
@@ -427,8 +485,45 @@ class Seat:
             self._crumb = ""
         self._told = ()
         self.state, self.reason = "waiting", why
-        await self._obliged([*ops, Delete(place.path)])
-        await place.leave()
+        ops.append(Delete(place.path))
+        if grant is None or not await self._granted([*grant.ops(self._tree, self.name), *ops]):
+            await self._obliged(ops)
+        await self._step_out(place)
+
+    async def _granted(self, ops: list[MultiOp]) -> bool:
+        """False: not, as far as we know."""
+        try:
+            await self._client.multi(ops)
+        except (NotSent, FateUnknown, Refused):
+            return False
+        return True
+
+    async def _stop_and_read_offer(
+        self, place: Place, instance: Instance, why: str
+    ) -> Grant | None:
+        reading = asyncio.ensure_future(self._read_offer(place, instance.epoch))
+        reading.add_done_callback(take_outcome)
+        try:
+            await self._stop_instance(why)
+            await asyncio.wait([reading], timeout=PATIENCE)
+        finally:
+            reading.cancel()
+        is_read = reading.done() and not reading.cancelled() and reading.exception() is None
+        return reading.result() if is_read else None
+
+    async def _read_offer(self, place: Place, epoch: int) -> Grant | None:
+        """Of the next in line, if it would accept."""
+        grant = await read_offer(self._client, self._tree, place, self.name, epoch, self._listing)
+        if grant is None:
+            return None
+        verdict = lifecycle.accepts(
+            grant.candidate.node,
+            self._plan(),
+            self._term.view.plan.version,
+            grant.candidate.declined,
+            self._standing_nodes([each for each in self._listing if each != place.name]),
+        )
+        return grant if isinstance(verdict, lifecycle.Accept) else None
 
     async def _obliged(self, ops: list[MultiOp]) -> None:
         """Repeat until it is done, or was done, or the session is over."""
@@ -497,17 +592,20 @@ class Seat:
             return "its spec has changed"
         return ""
 
+    def _why_not_run(self) -> str:
+        """Why operators would not have it run, or "" if they would."""
+        if self._view.spec is None:
+            return self._view.problem
+        if unknown := self._view.desired_problem or self._term.view.control_problem:
+            return unknown
+        if not self._view.desired.run:
+            return "an operator stopped it"
+        return "the cluster is paused" if self._term.view.control.paused else ""
+
     def _why_not_start(self) -> tuple[str, float | None]:
         """(why nothing may start now, until when that holds by itself)."""
-        if self._view.spec is None:
-            return self._view.problem, None
-        unknown = self._view.desired_problem or self._term.view.control_problem
-        if unknown:
-            return unknown, None
-        if not self._view.desired.run:
-            return "an operator stopped it", None
-        if self._term.view.control.paused:
-            return "the cluster is paused", None
+        if why := self._why_not_run():
+            return why, None
         if self._clock.boottime() < self._start_at:
             return self.reason, self._start_at
         if not self._term.is_leased():
@@ -520,7 +618,35 @@ class Seat:
     # ── small things
 
     def _candidate(self) -> bytes:
-        return write(Candidate(node=self._term.node, declined=self._declined))
+        offer = self._offer
+        return write(Candidate(node=self._term.node, declined=self._declined, offer=offer))
+
+    def _new_offer(self, nonce: str = "") -> Offer | None:
+        """What we would start with as things are; None where nothing may start."""
+        spec = self._view.spec
+        if spec is None or self._why_not_run():
+            return None
+        try:
+            crumb = self._term.breadcrumb_of(spec, 0, nonce or self._term.nonce())
+        except NumbersDontFit:
+            return None
+        control, desired = self._term.view.control_version, self._view.desired_version
+        return Offer(breadcrumb=crumb, control=control, desired=desired)
+
+    def _nonce_of_offer(self) -> str:
+        """ "" if we would start with something else by now."""
+        if self._offer is None:
+            return ""
+        nonce = self._offer.breadcrumb.nonce
+        return nonce if self._new_offer(nonce) == self._offer else ""
+
+    def _offer_anew(self, place: Place) -> None:
+        """While waiting: our candidate says what we would start with now."""
+        if (self._offer is None or not self._nonce_of_offer()) and (offer := self._new_offer()):
+            self._offer = offer
+            place.data = self._candidate()
+            written = self._client.submit(SetData(place.path, place.data))
+            written.add_done_callback(take_outcome)
 
     def _standing_nodes(self, listing: Sequence[str]) -> list[str]:
         nodes = self._term.view.session_nodes()

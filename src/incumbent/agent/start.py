@@ -29,7 +29,15 @@ from incumbent.client import Client
 from incumbent.errors import BadVersion, FateUnknown, NodeExists, NoNode, NotSent
 from incumbent.wire import Check, Create, Delete, MultiOp, SetData
 
-__all__ = ["Ground", "NotStarted", "read_breadcrumbs", "read_ground", "write_start"]
+__all__ = [
+    "Ground",
+    "NotStarted",
+    "read_breadcrumbs",
+    "read_ground",
+    "start_ops",
+    "together",
+    "write_start",
+]
 
 
 class NotStarted(Exception):
@@ -39,39 +47,55 @@ class NotStarted(Exception):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ground:
     """What a start stands on, as read. `epoch`: the newest that anything here tells of;
-    `version` is the seat's, for compare-and-set.
+    `version` is the seat's, for compare-and-set. `granted`: the nonce of our offer, if whoever
+    led before us has written our start, with this epoch; then the breadcrumbs are not read.
     """
 
     epoch: int
     version: int
     breadcrumbs: Sequence[Breadcrumb]
     observed: Observed | None
+    granted: str = ""
 
 
-async def read_ground(client: Client, tree: Tree, seat: str) -> Ground:
-    """In one flight, and one more where there are breadcrumbs."""
+async def read_ground(client: Client, tree: Tree, seat: str, nonce: str = "") -> Ground:
+    """In one flight, and one more where there are breadcrumbs. `nonce`: of our offer."""
     path = tree.seat(seat)
-    (data, stat), observed, crumbs = await _together(
+    (data, stat), observed, running = await together(
         patient(lambda: client.get(path)),
         _observed(client, tree.observed(seat)),
-        read_breadcrumbs(client, tree, seat),
+        _running(client, tree, seat),
     )
-    epochs = [read(SeatRecord, data, path).epoch, *(crumb.epoch for crumb in crumbs)]
+    record = read(SeatRecord, data, path)
+    epochs = [record.epoch, *running]
     if observed is not None:  # a record that was made anew by hand must not count again
         epochs.append(observed.epoch)
-    return Ground(epoch=max(epochs), version=stat.version, breadcrumbs=crumbs, observed=observed)
+    is_ours = nonce != "" and record.nonce == nonce
+    is_granted = is_ours and running == [record.epoch] == [max(epochs)]
+    return Ground(
+        epoch=max(epochs),
+        version=stat.version,
+        breadcrumbs=() if is_granted else await _breadcrumbs(client, tree, seat, running),
+        observed=observed,
+        granted=nonce if is_granted else "",
+    )
 
 
 async def read_breadcrumbs(client: Client, tree: Tree, seat: str) -> list[Breadcrumb]:
     """Every instance of a seat that may be running, oldest first."""
-    folder = tree.running(seat)
-    names = await patient(lambda: client.children(folder))
-    for name in names:
-        if not name.isdecimal():
-            raise UnreadableZnode(f"{folder}/{name}", "expected an epoch, in digits")
-    epochs = sorted(map(int, names))
-    found = await _together(*(_breadcrumb(client, tree.breadcrumb(seat, e)) for e in epochs))
-    return [crumb for crumb in found if crumb is not None]
+    return await _breadcrumbs(client, tree, seat, await _running(client, tree, seat))
+
+
+def start_ops(
+    tree: Tree, seat: str, crumb: Breadcrumb, version: int, dead: Sequence[Breadcrumb] = ()
+) -> list[MultiOp]:
+    """What a start writes: the seat's new epoch over `version`, and its breadcrumb; those of
+    instances that are proven `dead` go."""
+    return [
+        SetData(tree.seat(seat), write(SeatRecord(epoch=crumb.epoch, nonce=crumb.nonce)), version),
+        Create(tree.breadcrumb(seat, crumb.epoch), write(crumb)),
+        *(Delete(tree.breadcrumb(seat, each.epoch)) for each in dead),
+    ]
 
 
 async def write_start(
@@ -89,14 +113,10 @@ async def write_start(
     """
     component, _ = split_seat(seat)
     path = tree.seat(seat)
-    ops: list[MultiOp] = [
-        *checks,
-        SetData(path, write(SeatRecord(epoch=crumb.epoch, nonce=crumb.nonce)), ground.version),
-        Create(tree.breadcrumb(seat, crumb.epoch), write(crumb)),
-        *(Delete(tree.breadcrumb(seat, each.epoch)) for each in ground.breadcrumbs),
-    ]
     try:
-        await client.multi(ops)
+        await client.multi(
+            [*checks, *start_ops(tree, seat, crumb, ground.version, ground.breadcrumbs)]
+        )
         return True
     except NotSent:
         return False
@@ -105,6 +125,22 @@ async def write_start(
         return read(SeatRecord, data, path).nonce == crumb.nonce
     except (NoNode, BadVersion, NodeExists) as error:
         raise NotStarted(f"{component}: {error}") from error
+
+
+async def _running(client: Client, tree: Tree, seat: str) -> list[int]:
+    folder = tree.running(seat)
+    names = await patient(lambda: client.children(folder))
+    for name in names:
+        if not name.isdecimal():
+            raise UnreadableZnode(f"{folder}/{name}", "expected an epoch, in digits")
+    return sorted(map(int, names))
+
+
+async def _breadcrumbs(
+    client: Client, tree: Tree, seat: str, epochs: Sequence[int]
+) -> list[Breadcrumb]:
+    found = await together(*(_breadcrumb(client, tree.breadcrumb(seat, e)) for e in epochs))
+    return [crumb for crumb in found if crumb is not None]
 
 
 async def _breadcrumb(client: Client, path: str) -> Breadcrumb | None:
@@ -124,7 +160,7 @@ async def _observed(client: Client, path: str) -> Observed | None:
         return None
 
 
-async def _together(*reads: Awaitable[Any]) -> list[Any]:
+async def together(*reads: Awaitable[Any]) -> list[Any]:
     """Send all at once; their results in order. The first error, itself, cancels the rest."""
     try:
         async with asyncio.TaskGroup() as group:

@@ -159,10 +159,7 @@ class Term:
 
     def start_of(self, spec: Spec, seat: str, epoch: int) -> m.Start:
         """The order to start this. Raises `NumbersDontFit`, `SpecErrors`: this node cannot."""
-        numbers = Numbers.of(
-            self.client.timeout, tick=self.numbers.tick, stop_grace=spec.stop_grace
-        )
-        numbers.fit()
+        numbers = self._numbers_for(spec)
         launched = self._agent.host.launch(spec, seat, self.node, epoch)
         return m.Start(
             generation=self.generation,
@@ -180,20 +177,23 @@ class Term:
             log=self._agent.host.log_path(seat),
         )
 
-    def breadcrumb_of(self, start: m.Start, spec: Spec) -> Breadcrumb:
-        """What is written before it may run."""
+    def breadcrumb_of(self, spec: Spec, epoch: int, nonce: str) -> Breadcrumb:
+        """What is written before this may run. Raises `NumbersDontFit`."""
         return Breadcrumb(
-            epoch=start.epoch,
+            epoch=epoch,
             node=self.node,
             node_id=self.facts.node_id,
             boot_id=self.facts.boot_id,
             session=self.session_key,
             s_min=self.client.timeout,
-            containment=start.containment,
-            stop_budget=start.soft,
-            nonce=self._agent.nonce(),
+            containment=self.containment(spec),
+            stop_budget=self._numbers_for(spec).soft,
+            nonce=nonce,
             program=program(spec),
         )
+
+    def nonce(self) -> str:
+        return self._agent.nonce()
 
     def missing(self, spec: Spec) -> list[str]:
         return self._agent.host.missing(spec)
@@ -201,6 +201,13 @@ class Term:
     async def sweep(self, seat: str, crumb: Breadcrumb) -> None:
         """An earlier life of this node may have died before it wrote down what it had started."""
         await self._agent.host.sweep(seat, crumb.epoch)
+
+    def _numbers_for(self, spec: Spec) -> Numbers:
+        numbers = Numbers.of(
+            self.client.timeout, tick=self.numbers.tick, stop_grace=spec.stop_grace
+        )
+        numbers.fit()
+        return numbers
 
     def containment(self, spec: Spec) -> str:
         return spec.isolation or self.facts.containments[0]

@@ -20,6 +20,7 @@ __all__ = [
     "Desired",
     "NodeFacts",
     "Observed",
+    "Offer",
     "Plan",
     "SeatPlan",
     "SeatRecord",
@@ -84,14 +85,6 @@ class SeatRecord(msgspec.Struct, frozen=True, kw_only=True):
     nonce: str = ""
 
 
-class Candidate(msgspec.Struct, frozen=True, kw_only=True):
-    """A contender of a seat. `declined`: the plan version under which it let others pass."""
-
-    v: int = 1
-    node: str
-    declined: int = -1
-
-
 class Breadcrumb(msgspec.Struct, frozen=True, kw_only=True):
     """…/running/<epoch>, immutable: an instance may be running."""
 
@@ -107,6 +100,25 @@ class Breadcrumb(msgspec.Struct, frozen=True, kw_only=True):
     nonce: str
     program: str = ""
     """Of its spec (`spec.program`)."""
+
+
+class Offer(msgspec.Struct, frozen=True, kw_only=True):
+    """What a contender would start with: its breadcrumb, yet without an epoch, and the versions
+    of control and desired under which it may start. See `grant.py`.
+    """
+
+    breadcrumb: Breadcrumb
+    control: int
+    desired: int
+
+
+class Candidate(msgspec.Struct, frozen=True, kw_only=True):
+    """A contender of a seat. `declined`: the plan version under which it let others pass."""
+
+    v: int = 1
+    node: str
+    declined: int = -1
+    offer: Offer | None = None
 
 
 class Observed(msgspec.Struct, frozen=True, kw_only=True):
