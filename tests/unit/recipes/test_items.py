@@ -161,6 +161,20 @@ async def test_an_item_that_somebody_edited_is_taken_as_it_is_now() -> None:
             assert await data_of(items.take()) == b"other"
 
 
+async def test_an_item_put_back_has_its_old_place_and_its_old_name() -> None:
+    async with embedded() as server, connected(server) as zk:
+        queue = zk.queue("/jobs")
+        path = await queue.put("a")
+        await queue.put("b")
+        for _ in range(100):
+            item = await queue.take(0)
+            assert item is not None
+            assert item.path == path
+            await queue.put_back(item)
+
+        assert await data_of(queue.take(0)) == b"a"
+
+
 async def test_other_children_are_passed_over() -> None:
     async with embedded() as server, connected(server) as zk:
         await zk.create("/jobs")
@@ -199,6 +213,7 @@ async def test_after_close_every_call_raises_at_once() -> None:
             zk.counter("/c").add(),
             zk.counter("/c").get(),
             zk.value("/v").get(),
+            zk.double_barrier("/d", 2).enter(),
             zk.value("/v").set("x"),
         ):
             with pytest.raises(SessionClosed):
