@@ -13,7 +13,7 @@ import asyncio
 import logging
 import random
 import ssl
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any
@@ -33,6 +33,7 @@ from incumbent.recipes.items import ItemQueue
 from incumbent.recipes.lead import lead
 from incumbent.recipes.ledger import Ledger
 from incumbent.recipes.lock import lock, revoke, try_lock
+from incumbent.recipes.multilock import MultiLock
 from incumbent.recipes.place import Place
 from incumbent.recipes.queue import Queue
 from incumbent.recipes.rwlock import ReadWriteLock
@@ -279,6 +280,13 @@ class Zk(Verbs):
         "curator-rw", or None.
         """
         return ReadWriteLock(self.contenders(path, dialect=dialect))
+
+    def multilock(self, paths: Iterable[str], *, dialect: str = "ours") -> MultiLock:
+        """The locks at all these paths, or none of them:
+        `async with zk.multilock(["/a", "/b"]).acquire() as hold`. Two of these never wait for
+        each other in a circle, whatever the order of their paths.
+        """
+        return MultiLock([self.contenders(path, dialect=dialect) for path in paths])
 
     def semaphore(self, path: str, *, size: int | None = None) -> Semaphore:
         """So many at a time: `async with zk.semaphore(path, size=3).acquire() as hold`.

@@ -230,17 +230,16 @@ class Wait:
     def __init__(
         self,
         begin: Callable[..., Coroutine[Any, Any, holds.Hold | None]],
-        queue_: Queue | None = None,
-        *,
+        *queues: Queue,
         on_change: Callable[[Place], None] | None = None,
         reentrant: bool = False,
     ) -> None:
-        """`begin` acquires. `queue_`: a thread that waits for it inside its own block would wait
-        for ever; None where that is no matter, as for one that only tries."""
+        """`begin` acquires. `queues`: a thread that waits there inside its own block would wait
+        for ever; none where that is no matter, as for one that only tries."""
         self.got: holds.Hold | None = None
         self.inbox: Inbox = queue.SimpleQueue()
         self._begin = begin if on_change is None else partial(begin, on_change=self._tell)
-        self._queue = queue_
+        self._queues = queues
         self._on_change = on_change
         self._reentrant = reentrant
 
@@ -250,15 +249,13 @@ class Wait:
 
     def held(self, thread: int) -> holds.Hold | None:
         """What the thread has already and may enter again; raises where it would wait for itself."""
-        if self._queue is None:
-            return None
-        ledger, path = self._queue.ledger, self._queue.path
-        held = ledger.holders.get((path, thread))
-        if self._reentrant and held is not None and not held.is_shared:
-            if error := held.why_not():
-                raise error
-            return held
-        ledger.refuse_nested(path, thread)
+        for each in self._queues:
+            held = each.ledger.holders.get((each.path, thread))
+            if self._reentrant and held is not None and not held.is_shared:
+                if error := held.why_not():
+                    raise error
+                return held
+            each.ledger.refuse_nested(each.path, thread)
         return None
 
     def give_up(self) -> None:

@@ -11,10 +11,11 @@ from functools import partial
 from incumbent.blocking import Guarded, Hold, Wait
 from incumbent.portal import Portal
 from incumbent.recipes import lock as locks
+from incumbent.recipes import multilock as multilocks
 from incumbent.recipes import rwlock as rwlocks
 from incumbent.recipes import semaphore as semaphores
 
-__all__ = ["ReadWriteLock", "Semaphore"]
+__all__ = ["MultiLock", "ReadWriteLock", "Semaphore"]
 
 
 class ReadWriteLock:
@@ -126,4 +127,34 @@ class Semaphore:
         on_lost: Callable[[Hold], None] | None = None,
     ) -> Guarded[Hold | None]:
         begin = partial(self._semaphore.try_take, member, grace=grace)
+        return Guarded(self._portal, Wait(begin), on_lost)
+
+
+class MultiLock:
+    """The twin of `incumbent.recipes.multilock.MultiLock`."""
+
+    def __init__(self, portal: Portal, multilock: multilocks.MultiLock) -> None:
+        self._portal = portal
+        self._multilock = multilock
+        self.path = multilock.path
+
+    def acquire(
+        self,
+        member: str | bytes = b"",
+        *,
+        timeout: float | None = None,
+        grace: float | None = None,
+        on_lost: Callable[[Hold], None] | None = None,
+    ) -> Guarded[Hold]:
+        begin = partial(self._multilock.take, member, timeout=timeout, grace=grace)
+        return Guarded(self._portal, Wait(begin, *self._multilock.queues), on_lost)
+
+    def try_acquire(
+        self,
+        member: str | bytes = b"",
+        *,
+        grace: float | None = None,
+        on_lost: Callable[[Hold], None] | None = None,
+    ) -> Guarded[Hold | None]:
+        begin = partial(self._multilock.try_take, member, grace=grace)
         return Guarded(self._portal, Wait(begin), on_lost)

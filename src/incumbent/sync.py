@@ -22,7 +22,7 @@ import asyncio
 import logging
 import random
 import ssl
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
@@ -49,7 +49,7 @@ from incumbent.blocking_items import (
     Items,
     Value,
 )
-from incumbent.blocking_locks import ReadWriteLock, Semaphore
+from incumbent.blocking_locks import MultiLock, ReadWriteLock, Semaphore
 from incumbent.client import Passport, State, Watcher
 from incumbent.portal import Portal, portal
 from incumbent.recipes import lock as locks
@@ -76,6 +76,7 @@ __all__ = [
     "ItemQueue",
     "Items",
     "Lost",
+    "MultiLock",
     "ReadWriteLock",
     "Semaphore",
     "Transaction",
@@ -346,6 +347,9 @@ class Zk:
 
     def rwlock(self, path: str, *, dialect: str | None = "ours") -> ReadWriteLock:
         return ReadWriteLock(self._portal, self._zk.rwlock(path, dialect=dialect))
+
+    def multilock(self, paths: Iterable[str], *, dialect: str = "ours") -> MultiLock:
+        return MultiLock(self._portal, self._zk.multilock(paths, dialect=dialect))
 
     def semaphore(self, path: str, *, size: int | None = None) -> Semaphore:
         return Semaphore(self._portal, self._zk.semaphore(path, size=size))

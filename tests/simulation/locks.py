@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tests.simulation.recipes import SESSION, Trial
+from tests.simulation.recipes import SESSION, Belief, Trial
 
 from incumbent import aio
 from incumbent.errors import IncumbentError, LockTimeout
@@ -16,7 +16,7 @@ from incumbent.server.tree import CreateNode, DeleteNode, EndSession, SetNode, T
 from incumbent.testing.faults import Fault
 from incumbent.testing.world import Host
 
-__all__ = ["LockTrial", "RwLockTrial", "SemaphoreTrial"]
+__all__ = ["LockTrial", "MultiLockTrial", "RwLockTrial", "SemaphoreTrial"]
 
 
 class LockTrial(Trial):
@@ -240,3 +240,67 @@ class SemaphoreTrial(Trial):
 
     def leftovers(self, tree: Mapping[str, bytes]) -> Sequence[str]:
         return [path for path in tree if path not in ("/app/s", "/app/s/queue")]
+
+
+class MultiLockTrial(Trial):
+    """All or none of several locks, in any order of their paths, beside single ones."""
+
+    name = "multilock"
+    paths = ("/app/a", "/app/b", "/app/c")
+
+    def __init__(
+        self, seed: int, *, kinds: Sequence[str] = (), faults: Sequence[Fault] | None = None
+    ) -> None:
+        super().__init__(seed, kinds=kinds, faults=faults)
+        self.grace = self.rng.choice([None, 0.0])
+        self.tokens = dict.fromkeys(self.paths, 0)
+        self.several = self.single = 0
+
+    async def use(self, zk: aio.Zk, host: Host) -> None:
+        await asyncio.gather(self.once(zk, host), self.once(zk, host))
+
+    async def once(self, zk: aio.Zk, host: Host) -> None:
+        rng = host.rng
+        multilock = zk.multilock(rng.sample(self.paths, rng.choice([2, 2, 3])))
+        with contextlib.suppress(LockTimeout, TimeoutError, IncumbentError):
+            match rng.choice(["waits", "waits", "timed", "tries", "cancelled", "single"]):
+                case "single":
+                    await self.within(host, zk.lock(rng.choice(self.paths), grace=self.grace))
+                case "timed":
+                    timeout = rng.choice([0.0, 0.05, 2.0])
+                    await self.within(host, multilock.acquire(timeout=timeout, grace=self.grace))
+                case "tries":
+                    await self.within(host, multilock.try_acquire(grace=self.grace))
+                case way:
+                    async with asyncio.timeout(rng.expovariate(5) if way == "cancelled" else None):
+                        await self.within(host, multilock.acquire(grace=self.grace))
+        await asyncio.sleep(rng.expovariate(5))
+
+    async def within(self, host: Host, guarded: Any) -> None:
+        async with guarded as hold:
+            if hold is None:
+                return
+            paths = hold.path.split(", ")
+            for path in paths:
+                if hold.fencing_token <= self.tokens[path]:
+                    self.blame(f"{path}: a token did not rise: {hold.fencing_token}")
+                self.tokens[path] = hold.fencing_token
+            self.several += len(paths) > 1
+            self.single += len(paths) == 1
+            self.believes(host, hold, hold.path)
+            await asyncio.sleep(host.rng.choice([0.0, 0.1, 1.0, 5.0]) * host.rng.random())
+            hold.ensure()
+
+    def look(self) -> None:
+        taken: dict[str, Belief] = {}
+        for belief in self.held():
+            for path in belief.kind.split(", "):
+                if path in taken:
+                    self.blame(f"overlap at {self.world.now:.6f} s: {belief}, {taken[path]}")
+                taken[path] = belief
+
+    def progressed(self) -> Mapping[str, int]:
+        return {"several are taken": self.several, "one is taken": self.single}
+
+    def leftovers(self, tree: Mapping[str, bytes]) -> Sequence[str]:
+        return [path for path in tree if path not in self.paths]

@@ -8,12 +8,12 @@ from __future__ import annotations
 import os
 
 import pytest
-from tests.simulation.locks import LockTrial, RwLockTrial, SemaphoreTrial
+from tests.simulation.locks import LockTrial, MultiLockTrial, RwLockTrial, SemaphoreTrial
 from tests.simulation.recipes import Trial
 
 FIRST = int(os.environ.get("FIRST", "0"))
 SEEDS = int(os.environ.get("SEEDS", "40"))
-TRIALS = [LockTrial, RwLockTrial, SemaphoreTrial]
+TRIALS = [LockTrial, RwLockTrial, SemaphoreTrial, MultiLockTrial]
 
 
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + SEEDS))

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,7 @@ from incumbent.recipes import (
     election,
     hold,
     items,
+    multilock,
     rwlock,
     semaphore,
     value,
@@ -91,6 +92,11 @@ PAIRS = [
     (client.Transaction, blocking.Transaction, set()),
     (election.Election, blocking.Election, set()),
     (rwlock.ReadWriteLock, blocking_locks.ReadWriteLock, set()),
+    (
+        multilock.MultiLock,
+        blocking_locks.MultiLock,
+        {"queues", "refuse_nested", "take", "try_take"},
+    ),
     (semaphore.Semaphore, blocking_locks.Semaphore, {"take", "try_take"}),
     (items.ItemQueue, blocking_items.ItemQueue, {"client", "ledger", "rng", "put_back"}),
     (items.Items, blocking_items.Items, {"forget", "looks_ahead"}),
@@ -323,6 +329,31 @@ def test_readers_share_and_a_writer_does_not(background: Background) -> None:
                 assert none is None
 
 
+def test_a_semaphore_is_used_and_resized(background: Background) -> None:
+    with session(background) as zk, session(background) as other:
+        semaphore = zk.semaphore("/sem", size=1)
+        with semaphore.acquire(timeout=5) as hold:
+            hold.ensure()
+            with other.semaphore("/sem").try_acquire() as none:
+                assert none is None
+            other.semaphore("/sem").resize(2)
+            assert semaphore.size() == 2
+            with other.semaphore("/sem").acquire(timeout=5) as second:
+                assert second.is_shared
+
+
+def test_a_multilock_is_all_or_none(background: Background) -> None:
+    with session(background) as zk, session(background) as other:
+        with zk.multilock(["/m1", "/m2"]).acquire(timeout=5) as hold:
+            hold.ensure()
+            with other.multilock(["/m2", "/m3"]).try_acquire() as none:
+                assert none is None
+            with pytest.raises(RuntimeError, match="wait for itself"), zk.lock("/m2"):
+                pass
+        with other.lock("/m2", timeout=5) as later:
+            assert later.fencing_token > hold.fencing_token
+
+
 def test_a_lost_hold_tells_and_interrupts_nothing_and_leaving_raises(
     background: Background,
 ) -> None:
@@ -515,25 +546,36 @@ def _start(background: Background, what: str) -> subprocess.Popen[str]:
     )
 
 
-def test_interrupted_at_any_moment_nothing_is_held(background: Background) -> None:
+KINDS: dict[str, Callable[[sync.Zk], Any]] = {
+    "lock": lambda zk: zk.lock("/any"),
+    "reader": lambda zk: zk.rwlock("/any").read(),
+    "semaphore": lambda zk: zk.semaphore("/some", size=1).acquire(),
+    "multilock": lambda zk: zk.multilock(["/any", "/some/queue"]).acquire(),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_interrupted_at_any_moment_nothing_is_held(background: Background, kind: str) -> None:
     main = threading.main_thread().ident
     assert main is not None
     old = signal.signal(signal.SIGUSR1, _interrupt)
     try:
         with session(background) as zk, session(background) as other:
             zk.ensure("/any")
-            for step in range(60):
+            zk.ensure("/some/queue")
+            zk.semaphore("/some").resize(1)
+            for step in range(60 if kind == "lock" else 30):
                 timer = threading.Timer(
                     step * 0.0001, lambda: signal.pthread_kill(main, signal.SIGUSR1)
                 )
                 try:
                     timer.start()
-                    with zk.lock("/any") as hold:
+                    with KINDS[kind](zk) as hold:
                         hold.lost.wait(5)
                     raise AssertionError("never interrupted")
                 except KeyboardInterrupt:
                     pass
-                wait_until(lambda: other.children("/any") == [])
+                wait_until(lambda: other.children("/any") + other.children("/some/queue") == [])
     finally:
         signal.signal(signal.SIGUSR1, old)
 

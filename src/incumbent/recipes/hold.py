@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Sequence
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -39,17 +40,24 @@ _LATE = "no beat was acknowledged in time, the session may end soon"
 class Hold:
     """A lock or a leadership.
 
-    path           the queue's path
-    name           our znode's name there
+    path           the queue's path; of a multilock all of them, with commas
+    name           our znode's name there; of a multilock in the first
     lost           set when the hold is over: `lost.is_set()`, `await lost.wait()`, `lost.error`
     asked          an Event: somebody asks us to give way (`zk.revoke`); what we do is our choice
     overrun        seconds for which the block went on after `valid_until`; 0 if it did not
     """
 
     def __init__(
-        self, place: Place, *, grace: float | None, error: type[HoldLost], is_shared: bool = False
+        self,
+        place: Place,
+        *more: Place,
+        grace: float | None,
+        error: type[HoldLost],
+        is_shared: bool = False,
     ) -> None:
-        self.path = place.directory
+        """Of one place, or of several that one session has."""
+        self._places = (place, *more)
+        self.path = ", ".join(each.directory for each in self._places)
         self.name = place.name
         self.is_shared = is_shared or place.is_reader
         self.lost = Latch()
@@ -109,7 +117,8 @@ class Hold:
     def belongs_to(self, owner: object) -> None:
         """Whose block it guards: a task or a thread, which must not wait for it again."""
         self._owner = owner
-        self._place.ledger.holders[self.path, owner] = self
+        for place in self._places:
+            place.ledger.holders.setdefault((place.directory, owner), self)
 
     async def begin(self) -> None:
         """Believe in it: at once if the lease is proven now, else after beats that prove it.
@@ -121,19 +130,22 @@ class Hold:
         self._refuse_too_much_grace()
         self._beat = self._client.beat(self._place.path)
         self._beat.__enter__()
-        self._place.watch_own()
+        for place in self._places:
+            place.watch_own()
         try:
             await self._prove()
         except BaseException:
             self.end()
             raise
-        self._place.gone.listen(self._gone)
+        for place in self._places:
+            place.gone.listen(partial(self._gone, place))
         self.look()
 
     def release(self) -> None:
         """The end, and the place is given up: the next one may have it."""
         self.end()
-        self._place.release()
+        for place in self._places:
+            place.release()
 
     def end(self) -> None:
         """The block is over; the place stays ours until it is released."""
@@ -148,8 +160,9 @@ class Hold:
             self._timer = None
         if self._beat is not None:
             holders = self._place.ledger.holders
-            if holders.get((self.path, self._owner)) is self:
-                del holders[self.path, self._owner]
+            for place in self._places:
+                if holders.get((place.directory, self._owner)) is self:
+                    del holders[place.directory, self._owner]
             beat, self._beat = self._beat, None
             beat.__exit__(None, None, None)
 
@@ -157,16 +170,21 @@ class Hold:
         """Wait until the lease reaches far enough. It does already if our create proved it."""
         beaten = asyncio.Event()
         stop_beats = self._client.watch_beats(lambda sent_at: beaten.set())
-        stop_gone = self._place.gone.listen(beaten.set)
+        stops = [place.gone.listen(beaten.set) for place in self._places]
         try:
             while self._soft_in() <= 0:
                 beaten.clear()
-                self._place.raise_if_gone()
+                self._raise_if_gone()
                 await beaten.wait()
         finally:
             stop_beats()
-            stop_gone()
-        self._place.raise_if_gone()
+            for stop in stops:
+                stop()
+        self._raise_if_gone()
+
+    def _raise_if_gone(self) -> None:
+        for place in self._places:
+            place.raise_if_gone()
 
     def _soft_in(self) -> float:
         until = self.valid_until
@@ -187,10 +205,10 @@ class Hold:
             soon = min(left, self._client.timeout / 10)
             self._timer = asyncio.get_running_loop().call_later(soon, self.look)
 
-    def _gone(self) -> None:
-        error = self._place.gone.error
+    def _gone(self, place: Place) -> None:
+        error = place.gone.error
         if isinstance(error, NoNode):
-            self._lose(f"its znode {self.name} was deleted by somebody")
+            self._lose(f"its znode {place.name} was deleted by somebody")
         else:
             self._lose(str(error))
 
@@ -282,13 +300,15 @@ class Transaction(transaction.Transaction):
         nothing was done), `FateUnknown` if no answer came: read back what it would have written.
         """
         self._hold.ensure()
-        place = self._hold._place
+        places = self._hold._places
+        checks = [place.check_own() for place in places]
         try:
-            results = await self._hold._client.multi([place.check_own(), *self._operations])
+            results = await self._hold._client.multi([*checks, *self._operations])
         except Refused as error:
-            if error.index == 0:
-                place.gone.set(NoNode(place.path))
+            if error.index is not None and error.index < len(places):
+                gone = places[error.index]
+                gone.gone.set(NoNode(gone.path))
                 self._hold.ensure()
             raise
-        self.results = results[1:]
+        self.results = results[len(checks) :]
         return self.results

@@ -78,7 +78,7 @@ async def test_a_lock_not_had_in_time_names_who_is_ahead_and_leaves_nothing() ->
         one.lock("/l") as hold,
     ):
         with pytest.raises(LockTimeout) as caught:
-            async with two.lock("/l", timeout=0.05):
+            async with two.lock("/l", timeout=0.5):
                 pass
 
         assert caught.value.ahead == (hold.name,)

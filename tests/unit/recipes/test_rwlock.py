@@ -143,7 +143,7 @@ async def test_trying_takes_no_turn_of_others_and_leaves_nothing(held: str) -> N
             async with two.rwlock(PATH).try_read() as hold:
                 assert (hold is None) == (held == "write")
             with pytest.raises(LockTimeout) as caught:
-                async with two.rwlock(PATH).write(timeout=0.02):
+                async with two.rwlock(PATH).write(timeout=0.5):
                     pass
             assert len(caught.value.ahead) == 1
         await eventually(lambda: _empty(one))

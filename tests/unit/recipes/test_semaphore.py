@@ -230,6 +230,10 @@ async def test_fifty_that_try_for_one_place_are_never_two_inside() -> None:
         most: list[int] = []
 
         async def tries(zk: aio.Zk, who: int) -> None:
+            with contextlib.suppress(LockLost):
+                await within(zk, who)
+
+        async def within(zk: aio.Zk, who: int) -> None:
             async with zk.semaphore(PATH, size=1).try_acquire() as hold:
                 if hold is not None:
                     inside.append(who)
@@ -247,7 +251,7 @@ async def test_not_in_within_its_time_it_names_who_is_ahead_and_leaves_nothing()
     async with crowd(size=1, users=1) as people, connected(people.server) as zk:
         await people.are_inside(0)
         (name,) = await zk.children(f"{PATH}/queue")
-        for timeout in (0, 0.05):
+        for timeout in (0, 0.5):
             with pytest.raises(LockTimeout) as caught:
                 async with zk.semaphore(PATH).acquire(timeout=timeout):
                     pass

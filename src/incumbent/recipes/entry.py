@@ -1,0 +1,228 @@
+"""One try to stand in a queue: from the create to a listing that was read after it.
+
+A create whose reply was lost is never simply repeated, or two znodes would stand and the first
+one block the second. Its effect is read back: after a `multi[check directory]`, which the
+servers order behind that create, the listing tells. In a dialect with ids by the nonce in the
+name. In a plain dialect there is none, and other programs may read the data, so that we put no
+nonce there either: of the znodes there that our own session owns, it is the one with our data
+that no place of ours claims. For that, creates in one plain directory go one at a time, and a
+client has only one `Ledger`.
+
+Rule of this file: an earlier session's znode is never taken for ours: its owner is compared.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, TypeVar
+
+from incumbent.errors import (
+    FateUnknown,
+    IncumbentError,
+    NoNode,
+    NotSent,
+    SessionClosed,
+    SessionExpired,
+)
+from incumbent.recipes.dialects import Dialect
+from incumbent.recipes.ledger import Ledger, Pause
+from incumbent.recipes.place import Place, flight, join
+from incumbent.wire import (
+    Check,
+    Create,
+    Create2,
+    CreateContainer,
+    Created,
+    CreateFlag,
+    GetChildren,
+    GetData,
+    Multi,
+    Request,
+    Stat,
+)
+from incumbent.wire.paths import ancestors
+
+__all__ = ["TRIES", "Entrance", "Entry", "enter", "look"]
+
+TRIES = 10
+"""So often may a directory vanish under us while we enter it, before we say so."""
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Entrance(Protocol[T_co]):
+    """What `enter` sees through, whatever happens to its caller."""
+
+    is_wanted: bool
+
+    async def run(self) -> T_co: ...
+
+    def give_up(self, duty: asyncio.Task[Any]) -> None:
+        """It is done and nobody wants it: leave no znode behind."""
+
+
+async def enter(ledger: Ledger, entrance: Entrance[T_co]) -> T_co:
+    """Run it as a duty of the session: a cancelled caller leaves, what was begun is undone."""
+    duty = ledger.owe(entrance.run())
+    try:
+        return await asyncio.shield(duty)
+    except asyncio.CancelledError:
+        if duty.cancelled():
+            raise SessionClosed(ledger.client.session_id, "closed while entering a queue")
+        entrance.is_wanted = False
+        duty.add_done_callback(entrance.give_up)
+        raise
+
+
+class Entry:
+    """One try to stand in `directory`. `above` and `beside`: see `Queue`."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        directory: str,
+        dialect: Dialect,
+        data: bytes,
+        *,
+        nonce: str,
+        is_reader: bool,
+        above: Mapping[str, bytes],
+        beside: Sequence[GetData],
+    ) -> None:
+        self.is_wanted = True
+        self.directory = directory
+        self._client = ledger.client
+        self._ledger = ledger
+        self._dialect = dialect
+        self._data = data
+        self._nonce = nonce
+        self._is_reader = is_reader
+        self._above = above
+        self._beside = beside
+        self._stem = ""
+
+    async def run(self) -> Place:
+        if self._dialect.has_nonce:
+            place, read = await self._stand()
+        else:
+            async with self._ledger.turn(self.directory):
+                place, read = await self._stand()
+        try:
+            await look(place, read)
+        except BaseException:
+            place.release()
+            raise
+        return place
+
+    def give_up(self, duty: asyncio.Task[Any]) -> None:
+        if not duty.cancelled() and duty.exception() is None:
+            duty.result().release()
+
+    def create(self) -> Create2:
+        """For the present session; a lost reply is then read back by this very name."""
+        self._stem = self._dialect.stem(
+            self._client.session_id, self._nonce, is_reader=self._is_reader
+        )
+        path = join(self.directory, self._stem)
+        return Create2(path, self._data, flags=CreateFlag.EPHEMERAL_SEQUENTIAL)
+
+    def parents(self) -> Sequence[Request]:
+        """Refusals of these don't matter: if something is missing still, the create says so."""
+        above = [Create(path, self._above.get(path, b"")) for path in ancestors(self.directory)]
+        return [*above, CreateContainer(self.directory)]
+
+    def placed(self, made: Created, session_id: int) -> Place:
+        """What was made, as a place of `session_id`'s.
+
+        Raises `SessionExpired`, and has it deleted, if the create waited for a next session,
+        whose id its name does not bear (an heir of that session finds its places by name), or
+        that one is over too.
+        """
+        owner = made.stat.ephemeralOwner
+        if not owner == session_id == self._client.session_id:
+            self._ledger.delete(made.path, made.stat.czxid, owner)
+            raise SessionExpired(session_id, "it ended while we entered a queue")
+        place = Place(self._ledger, self.directory, self._dialect, made.path, made.stat, self._data)
+        place.reads_beside = tuple(self._beside)
+        return place
+
+    async def read_back(self, session_id: int) -> Created | None:
+        """What became of a create whose reply was lost; None: nothing, and nothing will.
+
+        `session_id` was ours when it was handed over; if it had to wait until a next session
+        began, it was sent in that one, and a znode of ours may stand there.
+        """
+        pause = Pause()
+        while True:
+            current = self._client.session_id
+            ordered, children = await flight(
+                self._client, Multi([Check(self.directory)]), GetChildren(self.directory)
+            )
+            if isinstance(ordered, NoNode):
+                return None
+            if ordered_failed := _unless_lost(ordered):
+                raise ordered_failed
+            if not isinstance(ordered, BaseException) and isinstance(children, list):
+                with contextlib.suppress(FateUnknown, NotSent):
+                    made = await self._find(current, children)
+                    if made is None and current != session_id:
+                        raise SessionExpired(session_id, "it ended while a create's reply was lost")
+                    return made
+            await pause.take()
+
+    async def _stand(self) -> tuple[Place, list[object]]:
+        """Our place, and what was read after the create: all that is beside, and the listing."""
+        pause = Pause()
+        vanished = 0
+        while self.is_wanted:
+            session_id = self._client.session_id
+            parents = self.parents() if vanished else []
+            reads = [*self._beside, GetChildren(self.directory)]
+            results = await flight(self._client, *parents, self.create(), *reads)
+            made, *read = results[len(parents) :]
+            if isinstance(made, FateUnknown):
+                made, read = await self.read_back(session_id), [None]
+            if isinstance(made, Created):
+                return self.placed(made, session_id), read
+            if isinstance(made, NoNode) and vanished < TRIES:
+                vanished += 1
+            elif isinstance(made, NotSent):
+                await pause.take()
+            elif isinstance(made, BaseException):
+                raise made
+        raise asyncio.CancelledError
+
+    async def _find(self, session_id: int, children: Sequence[str]) -> Created | None:
+        for name in sorted(children):
+            path = join(self.directory, name)
+            if self._dialect.has_nonce and not name.startswith(self._stem):
+                continue
+            if self._dialect.contender(name) is None or path in self._ledger.standing:
+                continue
+            with contextlib.suppress(NoNode):
+                data, stat = await self._client.get(path)
+                is_ours = self._dialect.has_nonce or data == self._data
+                if stat.ephemeralOwner == session_id and is_ours:
+                    return Created(path, Stat(*stat))
+        return None
+
+
+async def look(place: Place, read: Sequence[object]) -> None:
+    """Take over what was read after the create, all that is beside and the listing, or read it
+    again. Raises `NoNode` or an error of the session if our znode is gone already."""
+    *beside, children = read
+    if isinstance(children, list) and not any(isinstance(e, BaseException) for e in beside):
+        place.listed(children, beside)
+    else:
+        await place.refresh()
+    if place.gone.error is not None:
+        raise place.gone.error
+
+
+def _unless_lost(result: object) -> IncumbentError | None:
+    """The error that reading again will not help against."""
+    if isinstance(result, IncumbentError) and not isinstance(result, FateUnknown | NotSent):
+        return result
+    return None
