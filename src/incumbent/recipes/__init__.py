@@ -1,8 +1,9 @@
-"""Recipes on a queue of contenders: who is first, how long that may be believed, and what is owed.
+"""Recipes, most of them on a queue of contenders: who is first, how long that may be believed, and what is owed.
 
 `dialects` says how contenders are named and ordered, `queue` how one enters, `place` how one
 waits, `hold` what being first is worth; `lock`, `lead` and `election` are made of these.
-`ledger` keeps what must be done whatever happens to the caller.
+`ledger` keeps what must be done whatever happens to the caller, `readback` tells what became of a
+write whose answer was lost; `items`, `barrier`, `double_barrier`, `counter` and `value` need it.
 
 For recipes of one's own, inside asyncio:
 
