@@ -1,4 +1,4 @@
-"""Recipes, most of them on a queue of contenders: who is first, how long that may be believed, and what is owed.
+"""Recipes, most on a queue of contenders: who is first, how long to believe it, what is owed.
 
 `dialects` says how contenders are named and ordered, `queue` how one enters, `place` how one
 waits, `hold` what being first is worth; `lock`, `lead` and `election` are made of these.
