@@ -48,6 +48,8 @@ FIRST_REPORT, REPORT = 1.0, 5.0
 """Seconds of vain connecting after which it is said, and said again."""
 CLOSING = 2.0
 """Seconds that the end of our session may take; then it simply expires."""
+RELEASING = 0.5
+"""Seconds that the end of our session waits for that of our znode."""
 STOPPING = 3.0
 """Seconds for what is written at an end, once we are told to stop: the guardian waits 5."""
 
@@ -210,9 +212,7 @@ class Wrapped:
             if place.ahead() and not self._settings.waits:
                 await self._waiting(self._errand.sees(place))
                 raise _Late
-            await self._waiting(place.first(self._errand.waits))
-            hold = Hold(place, grace=numbers.soft, error=self._errand.error)
-            await self._waiting(hold.begin())
+            hold = await self._waiting(self._first(place, numbers))
             code = await self._have(client, place, hold, numbers)
         except (SessionError, NoNode) as error:
             if not place.gone.is_set() and self._is_live(place):
@@ -221,9 +221,18 @@ class Wrapped:
             why = "its znode was deleted" if is_deleted else "its session is over"
             self._errand.drops_out(place, why)
         assert all(each.is_empty for each in self._custody.instances.values())
+        deleted = place.release()
+        if client.state is State.CONNECTED:  # whoever is next need not wait for our session's end
+            await asyncio.wait([deleted], timeout=RELEASING)
         with suppress(_Stopped):  # then the end of the session does it
             await self._unless_stopped(place.leave())
         return code
+
+    async def _first(self, place: Place, numbers: Numbers) -> Hold:
+        await place.first(self._errand.waits)
+        hold = Hold(place, grace=numbers.soft, error=self._errand.error)
+        await hold.begin()
+        return hold
 
     # ── having it
 
