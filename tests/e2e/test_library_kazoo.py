@@ -15,7 +15,7 @@ from tests.waiting import wait_until
 
 import incumbent
 from incumbent import sync
-from incumbent.errors import LockTimeout
+from incumbent.errors import LockTimeout, MixedDialects
 
 logging.getLogger("kazoo").setLevel(logging.ERROR)
 
@@ -135,3 +135,108 @@ def test_readers_of_kazoo_keep_our_lock_out(hosts: str) -> None:
         reader.release()
         with zk.lock("/interop/r", timeout=5):
             assert kazoo.ReadLock("/interop/r").acquire(blocking=False) is False
+
+
+def test_readers_and_writers_of_both_share_and_exclude_each_other(hosts: str) -> None:
+    path = "/interop/rw"
+    with both(hosts) as (zk, kazoo), kazoo_session(hosts) as kazoo2:
+        ours = zk.rwlock(path)
+        reader, writer = kazoo.ReadLock(path, "reader"), kazoo2.WriteLock(path, "writer")
+        with ours.read(timeout=5):
+            assert reader.acquire(timeout=5)
+            assert writer.acquire(blocking=False) is False
+            reader.release()
+            thread = threading.Thread(target=writer.acquire)
+            thread.start()
+            wait_until(lambda: len(zk.children(path)) == 2)
+            with ours.try_read() as late:  # not before the writer that waits
+                assert late is None
+        thread.join(10)
+        assert writer.is_acquired
+        for guarded in (ours.read(timeout=0.2), ours.write(timeout=0.2)):
+            with pytest.raises(LockTimeout), guarded:
+                pass
+        writer.release()
+        with ours.write(timeout=5):
+            assert kazoo.ReadLock(path).acquire(blocking=False) is False
+            assert kazoo.WriteLock(path).acquire(blocking=False) is False
+        assert reader.acquire(timeout=5)
+        reader.release()
+
+
+def test_a_writer_of_ours_then_a_reader_of_kazoos_then_a_writer_get_in_in_this_order(
+    hosts: str,
+) -> None:
+    path = "/interop/order"
+    with both(hosts) as (zk, kazoo), kazoo_session(hosts) as kazoo2:
+        order: list[str] = []
+        last = threading.Event()
+
+        def read() -> None:
+            with kazoo.ReadLock(path):
+                order.append("reads")
+                last.wait(10)
+
+        def write() -> None:
+            with kazoo2.WriteLock(path):
+                order.append("writes")
+
+        threads = [threading.Thread(target=read), threading.Thread(target=write)]
+        with zk.rwlock(path).write(timeout=5):
+            for number, thread in enumerate(threads, 2):
+                thread.start()
+                wait_until(lambda number=number: len(zk.children(path)) == number)  # type: ignore[misc]
+            assert order == []
+        wait_until(lambda: order == ["reads"])
+        with zk.rwlock(path).try_read() as late:
+            assert late is None
+        last.set()
+        for thread in threads:
+            thread.join(10)
+        assert order == ["reads", "writes"]
+
+
+def test_a_tutorials_election_and_ours_have_one_leader_at_a_time(hosts: str) -> None:
+    """`n_` and ten digits, the smallest one leads, the others watch the one before them."""
+    path = "/interop/plain"
+    with both(hosts) as (zk, kazoo):
+        kazoo.ensure_path(path)
+
+        def first() -> str:
+            return min(kazoo.get_children(path))
+
+        theirs = kazoo.create(f"{path}/n_", ephemeral=True, sequence=True)
+        assert theirs.endswith(first())
+        with pytest.raises(LockTimeout), zk.lead(path, dialect="plain:n_", timeout=0.3):
+            pass
+        began, end = threading.Event(), threading.Event()
+
+        def ours() -> None:
+            with zk.lead(path, dialect=None):
+                began.set()
+                end.wait(10)
+
+        thread = threading.Thread(target=ours)
+        thread.start()
+        wait_until(lambda: len(zk.children(path)) == 2)
+        assert not began.is_set()
+        kazoo.delete(theirs)
+        assert began.wait(10)
+        again = kazoo.create(f"{path}/n_", ephemeral=True, sequence=True)
+        assert not again.endswith(first())
+        end.set()
+        thread.join(10)
+        wait_until(lambda: again.endswith(first()))
+
+
+def test_in_a_directory_of_kazoos_another_dialect_is_not_spoken(hosts: str) -> None:
+    path = "/interop/mixed"
+    with both(hosts) as (zk, kazoo), kazoo.Lock(path, "theirs"):
+        (theirs,) = zk.children(path)
+        for dialect in ("curator-lock", "curator-latch", "curator-rw", "plain:n_"):
+            with (
+                pytest.raises(MixedDialects, match=theirs),
+                zk.lock(path, dialect=dialect, timeout=5),
+            ):
+                pass
+        wait_until(lambda: zk.children(path) == [theirs])
