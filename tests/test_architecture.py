@@ -36,8 +36,10 @@ LAYERS: dict[str, set[str]] = {
     "blocking": GROUND | {"client", "recipes", "portal"},
     "blocking_locks": GROUND | {"client", "recipes", "portal", "blocking"},
     "blocking_items": GROUND | {"client", "recipes", "portal", "blocking"},
+    "blocking_views": GROUND | {"client", "recipes", "portal", "blocking"},
     "sync": GROUND
-    | {"client", "recipes", "portal", "blocking", "blocking_locks", "blocking_items", "aio"},
+    | {"client", "recipes", "portal", "aio"}
+    | {"blocking", "blocking_locks", "blocking_items", "blocking_views"},
     "__init__": {"sync", "aio", "errors"},
     "guardian": GROUND,
     "toml_file": {"errors"},
@@ -69,6 +71,7 @@ PURE = (
     "recipes/dialects",
     "recipes/line",
     "recipes/round",
+    "recipes/picture",
     "guardian/table",
     "guardian/messages",
     "guardian/actions",

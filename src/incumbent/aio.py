@@ -25,9 +25,11 @@ from incumbent.client.verbs import Verbs
 from incumbent.clock import SYSTEM, Clock
 from incumbent.recipes import dialects
 from incumbent.recipes.barrier import Barrier
+from incumbent.recipes.cache import Cache
 from incumbent.recipes.counter import Counter
 from incumbent.recipes.double_barrier import DoubleBarrier
 from incumbent.recipes.election import Election
+from incumbent.recipes.group import Group
 from incumbent.recipes.hold import Hold
 from incumbent.recipes.items import ItemQueue
 from incumbent.recipes.lead import lead
@@ -326,6 +328,14 @@ class Zk(Verbs):
         """Bytes that many read and some change; to compare and set, and to follow in memory.
         `default` is what it is while there is no znode."""
         return Value(self.client, path, default)
+
+    def group(self, path: str) -> Group:
+        """The members at `path`: to be one (`join`), to list them, to follow who comes and goes."""
+        return Group(self._ledger, path, nonce=lambda: f"{self._rng.getrandbits(64):016x}")
+
+    def cache(self, path: str) -> Cache:
+        """The tree at and below `path` in memory: `async with zk.cache(path) as cache`."""
+        return Cache(self.client, path, log=self._ledger.log)
 
     def contenders(self, path: str, *, dialect: str | None = "ours") -> Queue:
         """The contenders at `path`, for recipes of one's own."""

@@ -1,9 +1,8 @@
-"""Locks, leaderships and elections for blocking code: twins of those in `incumbent.recipes`.
+"""Locks and leaderships for blocking code: twins of those in `incumbent.recipes`.
 
 Nothing interrupts a block whose hold was lost: `hold.lost` is set, `on_lost=` is called in a
 thread of its own, `ensure()` raises, and leaving the block raises. The znode stays until the
-block ends or the session is gone. `on_change` and an election's work are called in the thread
-that waits.
+block ends or the session is gone. `on_change` is called in the thread that waits.
 
 Rule of this file: a KeyboardInterrupt, wherever it strikes, leaves nothing held.
 """
@@ -23,12 +22,9 @@ from typing import Any, Generic, TypeVar
 
 from incumbent.client import events as streams
 from incumbent.client import transaction as transactions
-from incumbent.errors import Deposed, HoldLost, IncumbentError, SessionError
+from incumbent.errors import HoldLost, IncumbentError, SessionError
 from incumbent.portal import Inbox, Portal
-from incumbent.recipes import election as elections
 from incumbent.recipes import hold as holds
-from incumbent.recipes import lock as locks
-from incumbent.recipes.election import View
 from incumbent.recipes.place import Place
 from incumbent.recipes.queue import Queue
 from incumbent.wire import MultiResult, WatchEvent
@@ -36,12 +32,10 @@ from incumbent.wire import MultiResult, WatchEvent
 __all__ = [
     "Asked",
     "Caller",
-    "Election",
     "Events",
     "Guarded",
     "Hold",
     "Lost",
-    "Standings",
     "Transaction",
     "Wait",
     "within",
@@ -123,6 +117,9 @@ class Hold:
         if error := self._hold.why_not():
             self._portal.post(self._hold.look)
             raise error
+
+    def update(self, member: str | bytes) -> None:
+        self._portal.run(lambda: self._hold.update(member))
 
     def transaction(self) -> Transaction:
         return Transaction(self._portal, self._hold.transaction())
@@ -322,72 +319,3 @@ class Guarded(Generic[HoldT]):
             threading.Thread(
                 target=self._on_lost, args=(hold,), name="incumbent-lost", daemon=True
             ).start()
-
-
-class Election:
-    """The twin of `incumbent.recipes.election.Election`."""
-
-    def __init__(self, portal: Portal, queue_: Queue) -> None:
-        self._portal = portal
-        self._queue = queue_
-        self._election = elections.Election(queue_)
-
-    @property
-    def path(self) -> str:
-        return self._queue.path
-
-    def view(self) -> View:
-        return self._portal.run(self._election.view)
-
-    @contextlib.contextmanager
-    def observe(self) -> Iterator[Standings]:
-        with within(self._portal, self._election.observe()) as standings:
-            yield Standings(self._portal, standings)
-
-    def lead(
-        self,
-        member: str | bytes = b"",
-        *,
-        timeout: float | None = None,
-        grace: float | None = None,
-        on_change: Callable[[Place], None] | None = None,
-        on_lost: Callable[[Hold], None] | None = None,
-    ) -> Guarded[Hold]:
-        begin = partial(
-            locks.acquire, self._queue, member, error=Deposed, timeout=timeout, grace=grace
-        )
-        wait = Wait(begin, self._queue, on_change=on_change)
-        return Guarded(self._portal, wait, on_lost)
-
-    def run(
-        self,
-        work: Callable[[Hold], T],
-        member: str | bytes = b"",
-        *,
-        grace: float | None = None,
-        on_change: Callable[[Place], None] | None = None,
-        on_lost: Callable[[Hold], None] | None = None,
-    ) -> T:
-        while True:
-            try:
-                with self.lead(
-                    member, grace=grace, on_change=on_change, on_lost=on_lost
-                ) as leadership:
-                    return work(leadership)
-            except Deposed as deposed:
-                if deposed.path != self.path:
-                    raise
-
-
-class Standings:
-    """The twin of `incumbent.recipes.election.Standings`."""
-
-    def __init__(self, portal: Portal, standings: elections.Standings) -> None:
-        self._portal = portal
-        self._standings = standings
-
-    def __iter__(self) -> Standings:
-        return self
-
-    def __next__(self) -> View:
-        return self._portal.run(self._standings.__anext__)

@@ -23,9 +23,11 @@ Rule of this file: what a caller must do differently has a different type; above
     ├── HoldLost                 a hold is no longer believed
     │   ├── LockLost
     │   └── Deposed
+    │       └── Abdicated        by our own choice
     ├── LockTimeout              not acquired within `timeout`
     ├── BarrierTimeout           not all came within `timeout`
     ├── BrokenBarrier            one of those inside was lost: nobody leaves as agreed
+    ├── NameTaken                another session has a member's name
     ├── QueueExhausted           a sequence counter near its end
     ├── MalformedValue           a znode holds something else than the recipe keeps there
     ├── MixedDialects            a directory that two dialects order differently
@@ -45,6 +47,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 __all__ = [
+    "Abdicated",
     "AnswerTooLarge",
     "AuthFailed",
     "BadArguments",
@@ -64,6 +67,7 @@ __all__ = [
     "LockTimeout",
     "MalformedValue",
     "MixedDialects",
+    "NameTaken",
     "NoAuth",
     "NoChildrenForEphemerals",
     "NoNode",
@@ -335,6 +339,10 @@ class Deposed(HoldLost):
     noun = "leadership"
 
 
+class Abdicated(Deposed):
+    """A leadership given up by our own choice: `Election.abdicate`. Seen inside its block only."""
+
+
 class LockTimeout(IncumbentError):
     """Not acquired within the time given; nothing of ours is left in the queue."""
 
@@ -381,6 +389,25 @@ class BrokenBarrier(IncumbentError):
 
     def __str__(self) -> str:
         return f"{self.path}: the barrier is broken, {self.why}; enter again for another round"
+
+
+class NameTaken(IncumbentError):
+    """Not a member within the time given, since another session has the name; nothing was made.
+
+    After a crash that is a former life's, until its session has expired.
+    """
+
+    def __init__(self, path: str, timeout: float, session_id: int) -> None:
+        self.path = path
+        self.timeout = timeout
+        self.session_id = session_id
+        super().__init__(path, timeout, session_id)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}: still a member of session {self.session_id:#x} after {self.timeout:g} s; "
+            "wait for longer than a session timeout, or take another name"
+        )
 
 
 class QueueExhausted(IncumbentError):

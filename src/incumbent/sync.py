@@ -31,7 +31,6 @@ from typing import Any
 from incumbent import aio
 from incumbent.blocking import (
     Caller,
-    Election,
     Events,
     Guarded,
     Hold,
@@ -50,6 +49,7 @@ from incumbent.blocking_items import (
     Value,
 )
 from incumbent.blocking_locks import MultiLock, ReadWriteLock, Semaphore
+from incumbent.blocking_views import Cache, Election, Group
 from incumbent.client import Passport, State, Watcher
 from incumbent.portal import Portal, portal
 from incumbent.recipes import lock as locks
@@ -67,11 +67,13 @@ from incumbent.wire import (
 
 __all__ = [
     "Barrier",
+    "Cache",
     "Counter",
     "DoubleBarrier",
     "Election",
     "Events",
     "Following",
+    "Group",
     "Hold",
     "ItemQueue",
     "Items",
@@ -373,3 +375,9 @@ class Zk:
 
     def value(self, path: str, default: str | bytes = b"") -> Value:
         return Value(self._portal, self._zk.value(path, default))
+
+    def group(self, path: str) -> Group:
+        return Group(self._portal, self._zk.group(path))
+
+    def cache(self, path: str) -> Cache:
+        return Cache(self._portal, self._zk.cache(path))

@@ -15,6 +15,7 @@ from tests.simulation.election import Election
 from tests.simulation.items import CounterTrial, QueueTrial, ValueTrial
 from tests.simulation.locks import LockTrial
 from tests.simulation.recipes import Trial
+from tests.simulation.views import CacheTrial, GroupTrial, ObserverTrial
 
 from incumbent.testing.faults import Fault
 
@@ -41,6 +42,9 @@ WORLDS: dict[str, Run] = {
         seed, kinds=kinds, faults=faults
     ),
     "lock": lambda seed, kinds, faults: LockTrial(seed, kinds=kinds, faults=faults),
+    "cache": lambda seed, kinds, faults: CacheTrial(seed, kinds=kinds, faults=faults),
+    "group": lambda seed, kinds, faults: GroupTrial(seed, kinds=kinds, faults=faults),
+    "observer": lambda seed, kinds, faults: ObserverTrial(seed, kinds=kinds, faults=faults),
 }
 
 

@@ -19,7 +19,7 @@ import pytest
 from tests.waiting import wait_until
 
 import incumbent
-from incumbent import aio, blocking, blocking_items, blocking_locks, client, sync
+from incumbent import aio, blocking, blocking_items, blocking_locks, blocking_views, client, sync
 from incumbent.client import State, events
 from incumbent.errors import (
     ConnectTimeout,
@@ -31,11 +31,14 @@ from incumbent.errors import (
 )
 from incumbent.recipes import (
     barrier,
+    cache,
     counter,
     double_barrier,
     election,
+    group,
     hold,
     items,
+    membership,
     multilock,
     rwlock,
     semaphore,
@@ -90,7 +93,6 @@ PAIRS = [
     (events.Events, blocking.Events, {"put"}),
     (hold.Hold, blocking.Hold, {"begin", "belongs_to", "end", "release", "look", "why_not"}),
     (client.Transaction, blocking.Transaction, set()),
-    (election.Election, blocking.Election, set()),
     (rwlock.ReadWriteLock, blocking_locks.ReadWriteLock, set()),
     (
         multilock.MultiLock,
@@ -105,6 +107,12 @@ PAIRS = [
     (counter.Counter, blocking_items.Counter, {"client", "initial"}),
     (value.Value, blocking_items.Value, {"client", "default"}),
     (value.Following, blocking_items.Following, {"begun", "heard", "keep"}),
+    (election.Election, blocking_views.Election, set()),
+    (group.Group, blocking_views.Group, set()),
+    (group.Rosters, blocking_views.Rosters, set()),
+    (membership.Membership, blocking_views.Membership, {"joined", "leave", "leaving"}),
+    (cache.Cache, blocking_views.Cache, {"listen"}),
+    (cache.Changes, blocking_views.Changes, set()),
 ]
 
 

@@ -177,8 +177,8 @@ class Client(Session, Verbs):
     ) -> AsyncIterator[None]:
         """While open, the watcher hears what `watch` tells; in the end SESSION_OVER, if then."""
         mode = WatchMode.RECURSIVE if recursive else WatchMode.PERSISTENT
-        await self.submit(AddWatch(path, mode), watcher=watcher)
-        try:
+        try:  # also when cancelled just after the answer has come
+            await self.submit(AddWatch(path, mode), watcher=watcher)
             yield
         finally:
             self.unwatch(path, watcher)

@@ -20,13 +20,16 @@ from typing import TYPE_CHECKING, Any
 
 from incumbent.client import transaction
 from incumbent.errors import (
+    FateUnknown,
     HoldLost,
     NoNode,
+    NotSent,
     NumbersDontFit,
     Refused,
     SessionError,
 )
 from incumbent.recipes.latch import Latch
+from incumbent.recipes.ledger import Pause
 from incumbent.wire import MultiResult
 
 if TYPE_CHECKING:
@@ -109,6 +112,24 @@ class Hold:
         if self._soft_in() <= 0:
             return self._error(self.path, _LATE)
         return None
+
+    async def update(self, member: str | bytes) -> None:
+        """What others are to read in our znode from now on, in place of what it was made with.
+
+        Returns when the servers have it. Repeated as often as needed, with the newest `member`
+        of all calls. Raises `LockLost` or `Deposed` once it is lost, or what the server refused.
+        """
+        self._place.data = member.encode() if isinstance(member, str) else member
+        pause = Pause()
+        while True:
+            self.ensure()
+            try:
+                await self._client.set(self._place.path, self._place.data)
+                return
+            except NoNode:
+                self._place.gone.set(NoNode(self._place.path))
+            except (FateUnknown, NotSent, SessionError):
+                await pause.take()
 
     def transaction(self) -> Transaction:
         """Writes that are done only if we hold it when they are: all of them, or none."""
