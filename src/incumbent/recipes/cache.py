@@ -313,7 +313,10 @@ class Cache:
     def _tell(self, changes: Sequence[Change]) -> None:
         for number in tuple(self._listeners):
             if number in self._listeners:
-                self._listeners[number](changes)
+                try:
+                    self._listeners[number](changes)
+                except Exception as error:  # a stranger's code: the cache goes on
+                    self._log(f"{self.path}: a listener of its cache failed: {error!r}")
 
     def _end(self, error: IncumbentError) -> None:
         if self._error is None:

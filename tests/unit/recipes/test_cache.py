@@ -317,3 +317,16 @@ async def test_an_answer_that_is_lost_is_asked_for_again() -> None:
                 assert cache.children() == ["x"]
                 await zk.set("/app/x", b"%d" % number)
                 await eventually(lambda: cache.get("/app/x").data == b"%d" % number)  # noqa: B023
+
+
+async def test_a_listener_that_fails_harms_nobody() -> None:
+    said: list[str] = []
+    async with embedded() as server, connected(server, log=said.append) as zk:
+        async with zk.cache("/app") as cache:
+            forget = cache.listen(lambda changes: 1 / 0)
+            await zk.create("/app/x", parents=True)
+            await cache.settled()
+            forget()
+
+            assert cache.children() == ["x"]
+            assert any("a listener of its cache failed" in line for line in said)
