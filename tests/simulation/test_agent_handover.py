@@ -9,6 +9,7 @@ import pytest
 from tests.simulation.cluster import Cluster
 
 from incumbent.agent import lifecycle
+from incumbent.agent.offering import Offering
 from incumbent.agent.seat import Seat
 
 
@@ -101,8 +102,8 @@ def test_a_granted_start_that_is_not_carried_out_is_taken_back(
 def test_an_offer_that_has_grown_old_is_not_carried_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Between the grant and its reading, operators have changed their mind: a start of its own."""
     outcomes = granted(monkeypatch)
-    monkeypatch.setattr(Seat, "_nonce_of_offer", lambda seat: "" if outcomes else "never asked")
-    monkeypatch.setattr(Seat, "_offer_anew", lambda seat, place: None)
+    monkeypatch.setattr(Offering, "nonce", lambda offering: "" if outcomes else "never asked")
+    monkeypatch.setattr(Offering, "renew", lambda offering, place: None)
     cluster = Stopping(1)
     cluster.times = 1
 

@@ -19,19 +19,12 @@ from incumbent.agent.bell import Bell
 from incumbent.agent.breadcrumbs import why_wait
 from incumbent.agent.grant import Grant, read_offer
 from incumbent.agent.instance import Instance
+from incumbent.agent.offering import Offering, why_not_run
 from incumbent.agent.sentences import how_it_ended, receipt
-from incumbent.agent.start import (
-    Ground,
-    NotStarted,
-    read_breadcrumbs,
-    read_ground,
-    write_start,
-)
+from incumbent.agent.start import NotStarted, read_breadcrumbs, read_ground, write_start
 from incumbent.agent.tree import (
     Breadcrumb,
-    Candidate,
     Observed,
-    Offer,
     SeatPlan,
     read,
     split_seat,
@@ -86,7 +79,6 @@ class Seat:
         self.reason = ""
         self._spec: Spec | None = None
         self._program = ""
-        self._declined = -1
         self._accepted_version = -1
         self._failures = 0
         self._start_at = 0.0
@@ -101,12 +93,7 @@ class Seat:
         self._is_leading = False
         self._candidate_gone = False
         self._problem = ""
-        self._offer: Offer | None = None
-        """What our candidate says that we would start with."""
-        self._may_be_granted = False
-        """Whoever leads before us may write that start; until we have looked."""
-        self._ground: asyncio.Future[Ground] | None = None
-        """Read ahead, for the first start under this leadership."""
+        self._offering = Offering(term, name, view)
 
     @property
     def is_leading(self) -> bool:
@@ -159,14 +146,12 @@ class Seat:
         queue = self._term.queue(self._tree.election(self.name))
         await self._clear_own_breadcrumbs()
         place = await self._adopted(queue)
-        self._may_be_granted = place is not None
+        self._offering.may_be_granted = place is not None
         while not self.leaving or place is not None:
             if place is None:
                 if not await self._until_standing():
                     return
-                self._offer = self._new_offer()
-                self._may_be_granted = True
-                place = await queue.enter(self._candidate())
+                place = await queue.enter(self._offering.candidate())
             if self.instance is not None or await self._until_first(place):
                 await self._lead(place)
             place = None
@@ -251,10 +236,10 @@ class Seat:
                         await self._step_out(place)
                         return False
                     self._report("waiting", f"waits for {self._owner(place)}")
-                    self._offer_anew(place)
+                    self._offering.renew(place)
                     await self.bell.heard()
                 await first
-                self._look_at_ground()
+                self._offering.look()
                 await self._look_for_target(place, ahead)
             except NoNode:
                 self._term.say(f"{self.name}: its candidate was deleted by hand: standing again")
@@ -267,13 +252,13 @@ class Seat:
                 self._term.node,
                 self._plan(),
                 self._term.view.plan.version,
-                self._declined,
+                self._offering.declined,
                 self._standing_nodes([each.name for each in place.listing]),
             )
             if isinstance(verdict, lifecycle.Accept):
                 self._accepted_version = self._term.view.plan.version
                 return True
-            self._declined = self._term.view.plan.version
+            self._offering.declined = self._term.view.plan.version
             self._term.say(f"{self.name}: declines: {verdict.why}")
             await self._step_out(place)
             return False
@@ -285,12 +270,10 @@ class Seat:
 
     async def _waive(self) -> None:
         """Take a start back that may have been granted to us, and that we don't carry out."""
-        if self._ground is not None:
-            self._ground.cancel()
-            self._ground = None
-        if self._may_be_granted:
+        self._offering.forget_ground()
+        if self._offering.may_be_granted:
             await self._clear_own_breadcrumbs()
-            self._may_be_granted = False
+            self._offering.may_be_granted = False
 
     async def _look_for_target(self, place: Place, ahead: Sequence[str]) -> None:
         """A handover without a round trip goes by the listing from before it: the node that the
@@ -335,7 +318,7 @@ class Seat:
                     await self.bell.heard()
                 else:
                     wait, until = self._why_not_start()
-                    if wait and self._may_be_granted:
+                    if wait and self._offering.may_be_granted:
                         await self._waive()
                     elif wait:
                         state = "waiting" if until is None else "backoff"
@@ -347,22 +330,11 @@ class Seat:
             self._is_leading = False
             watch.cancel()
 
-    def _look_at_ground(self) -> asyncio.Future[Ground]:
-        """Read what a start stands on. As a start is written over the version that was read, it
-        does not matter how long ago that was."""
-        nonce = self._offer.breadcrumb.nonce if self._offer and self._may_be_granted else ""
-        reading = read_ground(self._client, self._tree, self.name, nonce)
-        self._ground = asyncio.ensure_future(reading)
-        self._ground.add_done_callback(take_outcome)
-        return self._ground
-
     async def _start(self, place: Place) -> None:
         """Prove every earlier instance dead, write the new epoch, order the start."""
         spec, term = self._view.spec, self._term
         assert spec is not None
-        reading, self._ground = self._ground or self._look_at_ground(), None
-        ground = await reading
-        self._may_be_granted = False
+        ground = await self._offering.ground()
         waiting = await why_wait(
             self._client,
             self._tree,
@@ -380,7 +352,7 @@ class Seat:
         newest = term.custody.newest.get(self.name, 0)
         if ground.granted:
             self._crumb = self._tree.breadcrumb(self.name, ground.epoch)
-            if ground.epoch <= newest or ground.granted != self._nonce_of_offer():
+            if ground.epoch <= newest or ground.granted != self._offering.nonce():
                 return  # and read it again: that start is not the one that we would make
         epoch = ground.epoch if ground.granted else max(ground.epoch, newest) + 1
         try:
@@ -592,19 +564,9 @@ class Seat:
             return "its spec has changed"
         return ""
 
-    def _why_not_run(self) -> str:
-        """Why operators would not have it run, or "" if they would."""
-        if self._view.spec is None:
-            return self._view.problem
-        if unknown := self._view.desired_problem or self._term.view.control_problem:
-            return unknown
-        if not self._view.desired.run:
-            return "an operator stopped it"
-        return "the cluster is paused" if self._term.view.control.paused else ""
-
     def _why_not_start(self) -> tuple[str, float | None]:
         """(why nothing may start now, until when that holds by itself)."""
-        if why := self._why_not_run():
+        if why := why_not_run(self._term, self._view):
             return why, None
         if self._clock.boottime() < self._start_at:
             return self.reason, self._start_at
@@ -616,37 +578,6 @@ class Seat:
         return self._term.view.plan.seats.get(self.name)
 
     # ── small things
-
-    def _candidate(self) -> bytes:
-        offer = self._offer
-        return write(Candidate(node=self._term.node, declined=self._declined, offer=offer))
-
-    def _new_offer(self, nonce: str = "") -> Offer | None:
-        """What we would start with as things are; None where nothing may start."""
-        spec = self._view.spec
-        if spec is None or self._why_not_run():
-            return None
-        try:
-            crumb = self._term.breadcrumb_of(spec, 0, nonce or self._term.nonce())
-        except NumbersDontFit:
-            return None
-        control, desired = self._term.view.control_version, self._view.desired_version
-        return Offer(breadcrumb=crumb, control=control, desired=desired)
-
-    def _nonce_of_offer(self) -> str:
-        """ "" if we would start with something else by now."""
-        if self._offer is None:
-            return ""
-        nonce = self._offer.breadcrumb.nonce
-        return nonce if self._new_offer(nonce) == self._offer else ""
-
-    def _offer_anew(self, place: Place) -> None:
-        """While waiting: our candidate says what we would start with now."""
-        if (self._offer is None or not self._nonce_of_offer()) and (offer := self._new_offer()):
-            self._offer = offer
-            place.data = self._candidate()
-            written = self._client.submit(SetData(place.path, place.data))
-            written.add_done_callback(take_outcome)
 
     def _standing_nodes(self, listing: Sequence[str]) -> list[str]:
         nodes = self._term.view.session_nodes()
