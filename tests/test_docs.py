@@ -318,7 +318,7 @@ def words_for(place: str) -> tuple[str, ...]:
 
 @pytest.mark.parametrize("option", sorted(options(HELP["server"]) - {"--config"}))
 def test_every_setting_of_the_server_is_documented(option: str) -> None:
-    if option not in ("--ready-fd", "--parent-death", "--until-fd"):
+    if option not in ("--listen-fd", "--ready-fd", "--parent-death", "--until-fd"):
         assert f"`{option}`" in section("docs/settings.md", "The embedded server")
 
 

@@ -8,7 +8,7 @@ import shutil
 import signal
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,11 @@ class Up:
         self.folder = folder
         self.terminal = terminal
         self.data = folder / ".incumbent"
+
+    @property
+    def port(self) -> int:
+        runtime = json.loads((self.data / "runtime.json").read_text())
+        return int(runtime["zookeeper"].rpartition(":")[2])
 
     @property
     def server_pid(self) -> int:
@@ -96,6 +101,17 @@ def up(folder: Path, text: str, *options: str, name: str = "up") -> Iterator[Up]
                 terminal.send(signal.SIGTERM)
                 terminal.send(signal.SIGTERM)
                 terminal.ends(20)
+
+
+def is_taken(port: int) -> bool:
+    with socket.socket() as trying:
+        trying.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            trying.bind(("127.0.0.1", port))
+            trying.listen()
+        except OSError:
+            return True
+        return False
 
 
 def _all_dead(*pids: int) -> None:
@@ -176,6 +192,8 @@ def test_a_killed_server_comes_back_and_nothing_is_restarted(tmp_path: Path) -> 
 
         os.kill(server, signal.SIGKILL)
 
+        _all_dead(server)
+        assert is_taken(it.port)  # nobody can stand in for it meanwhile
         it.says("the server was ended by signal 9; it is started again now")
         wait_until(lambda: it.server_pid not in (0, server), 20, "another server")
         after = it.runs("a")
@@ -218,9 +236,18 @@ def test_a_taken_port_is_said_and_another_one_is_used(tmp_path: Path) -> None:
             it.runs("a")
 
             it.says("(port 2181 is taken)")
-            assert f":{json.loads((it.data / 'runtime.json').read_text())['zookeeper'][10:]} " in (
-                it.terminal.lines()[0] + " "
-            )
+            assert f":{it.port} (port 2181 is taken)" in it.terminal.lines()[0]
+
+
+def test_several_that_begin_at_once_have_a_port_and_components_each(tmp_path: Path) -> None:
+    names = ("a", "b", "c", "d")
+    with ExitStack() as stack:
+        ups = [stack.enter_context(up(tmp_path / name, TRACED.format(name=name))) for name in names]
+
+        for it, name in zip(ups, names, strict=True):
+            assert it.runs(name)["epoch"] == 1
+            assert list(it.status()) == [name]
+        assert len({it.port for it in ups}) == len(ups)
 
 
 def test_what_the_file_no_longer_has_is_removed(tmp_path: Path) -> None:

@@ -104,18 +104,23 @@ def _settings(file: Path) -> Settings:
     return settings
 
 
-def _free_port() -> int:
-    """2181, or if that is taken another one."""
+def _listener() -> socket.socket:
+    """Listening on port 2181, or if that is taken on another one: ours as long as we live.
+
+    Looked at first and taken later, it might be somebody else's server by then.
+    """
     for port in (PORT, 0):
-        with socket.socket() as trying:
-            trying.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                trying.bind(("127.0.0.1", port))
-            except OSError as error:
-                if error.errno == errno.EADDRINUSE:
-                    continue
-                raise
-            return int(trying.getsockname()[1])
+        sock = socket.socket()
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind(("127.0.0.1", port))
+            sock.listen()
+        except OSError as error:
+            sock.close()
+            if error.errno == errno.EADDRINUSE:
+                continue
+            raise
+        return sock
     raise AssertionError("the kernel has no free port")
 
 
@@ -125,7 +130,8 @@ class Scene:
 
     `listens_fd` is readable once the server listens, or has ended; the agent is let go by a byte
     on `go_fd`. `life` is a pipe whose writing end we, the guardian and its agent have: the
-    server, which they need to stop in order, stops when all of them have ended.
+    server, which they need to stop in order, stops when all of them have ended. `listener` is
+    the server's socket, in all its lives: nobody can be in its place while it is away.
     """
 
     file: Path
@@ -133,10 +139,14 @@ class Scene:
     settings: Settings
     folder: Folder
     screen: Screen
-    port: int = field(default_factory=_free_port)
+    listener: socket.socket = field(default_factory=_listener)
     life: tuple[int, int] = field(default_factory=os.pipe)
     listens_fd: int = -1
     go_fd: int = -1
+
+    @property
+    def port(self) -> int:
+        return int(self.listener.getsockname()[1])
 
     @property
     def hosts(self) -> str:
@@ -167,13 +177,14 @@ class Scene:
 
     def start_server(self, *more: str, pass_fds: Sequence[int] = ()) -> Child:
         argv = module("incumbent.server", "--data", str(self.folder.server))
-        argv += ["--listen", self.hosts, "--until-fd", str(self.life[0]), *more]
-        return Child(argv, self.folder.log("server"), pass_fds=(self.life[0], *pass_fds))
+        ours = (self.life[0], self.listener.fileno())
+        argv += ["--until-fd", str(ours[0]), "--listen-fd", str(ours[1]), *more]
+        return Child(argv, self.folder.log("server"), pass_fds=(*ours, *pass_fds))
 
     def start_guardian(self, *more: str, pass_fds: Sequence[int] = ()) -> Child:
-        argv = module("incumbent.cli", "agent", "--parent-death", "--zookeeper", self.hosts)
+        argv = module("incumbent.cli", "agent", "--zookeeper", self.hosts)
         argv += ["--node", self.settings.node, "--root", self.settings.root, "--tick", "0"]
         argv += ["--data", str(self.folder.agent), "--session-timeout", f"{self.session:g}"]
-        argv += ["--parent-pid", str(os.getpid())]
+        argv += ["--parent-death", str(os.getpid())]
         argv += ["--stop-order", ",".join(spec.name for spec in self.specs), *more]
         return Child(argv, self.folder.log("agent"), pass_fds=(self.life[1], *pass_fds))

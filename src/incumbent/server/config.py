@@ -74,8 +74,9 @@ class Settings:
     super_digest: str | None = field(default=None, repr=False)
     ttl_znodes: bool = False
     log_format: str = "text"
+    listen_fd: int | None = None
     ready_fd: int | None = None
-    parent_death: bool = False
+    parent_death: int | None = None
     until_fd: int | None = None
     warnings: tuple[str, ...] = ()
 
@@ -98,7 +99,7 @@ def read_settings(argv: Sequence[str], environ: Mapping[str, str]) -> Settings:
         text = said.get(option.key)
         if text is not None:
             values[option.key] = option.read(f"--{option.name}", text)
-    for key in ("ready_fd", "parent_death", "until_fd"):
+    for key in ("listen_fd", "ready_fd", "parent_death", "until_fd"):
         values[key] = said[key]
     return _checked(values, tuple(warnings))
 
@@ -314,6 +315,12 @@ def _parser() -> argparse.ArgumentParser:
         parser.add_argument(
             f"--{option.name}", dest=option.key, metavar=option.metavar, help=option.help
         )
+    parser.add_argument(
+        "--listen-fd",
+        metavar="N",
+        type=int,
+        help="serve on this listening socket, in place of --listen",
+    )
     parser.add_argument(
         "--ready-fd",
         metavar="N",

@@ -11,6 +11,7 @@ import errno
 import gc
 import os
 import signal
+import socket
 import stat
 import sys
 import time
@@ -79,7 +80,8 @@ async def _serve(
     assert first is not None, "settings name an address"
     flag = "--listen"
     try:
-        await server.start(*first, tls=None if settings.listen else tls)
+        sock = None if settings.listen_fd is None else socket.socket(fileno=settings.listen_fd)
+        await server.start(*first, tls=None if settings.listen else tls, sock=sock)
         secure_port = server.port if settings.listen is None else -1
         if settings.listen and settings.tls_listen:
             first, flag = settings.tls_listen, "--tls-listen"

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import asyncio
 import random
+import socket
 import ssl
 from collections.abc import Callable, Container
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from incumbent.clock import SYSTEM, Clock
 from incumbent.server import words
@@ -129,11 +130,16 @@ class Server:
             self._service.on_request = observer
 
     async def start(
-        self, host: str = "127.0.0.1", port: int = 0, *, tls: ssl.SSLContext | None = None
+        self,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        *,
+        tls: ssl.SSLContext | None = None,
+        sock: socket.socket | None = None,
     ) -> None:
         """Load the store, then listen. Raises `StoreFailed` or `OSError`."""
         self._service = self._load()
-        self.host, self.port = await self.listen(host, port, tls=tls)
+        self.host, self.port = await self.listen(host, port, tls=tls, sock=sock)
         loop = asyncio.get_running_loop()
         self._pipeline = loop.create_task(self._run())
         self._look_later()
@@ -160,13 +166,18 @@ class Server:
         await asyncio.shield(self._pipeline)
 
     async def listen(
-        self, host: str, port: int, *, tls: ssl.SSLContext | None = None
+        self,
+        host: str,
+        port: int,
+        *,
+        tls: ssl.SSLContext | None = None,
+        sock: socket.socket | None = None,
     ) -> tuple[str, int]:
-        """Listen there as well; where that is. Raises `OSError`."""
+        """Listen there as well, or on `sock`; where that is. Raises `OSError`."""
+        where: dict[str, Any] = {"host": host, "port": port} if sock is None else {"sock": sock}
         listener = await asyncio.get_running_loop().create_server(
             self._connection,
-            host,
-            port,
+            **where,
             backlog=_BACKLOG,
             ssl=tls,
             ssl_handshake_timeout=None if tls is None else _IDLE,
