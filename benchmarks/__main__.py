@@ -20,6 +20,8 @@ QUESTIONS = ("failover", "respawn", "handover", "up", "server")
 APART = ("serving",)
 """Asked by name only: it takes minutes, and its figures are a block of their own."""
 
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks")
@@ -32,7 +34,8 @@ def main() -> int:
     if unknown := [name for name in options.names if name not in QUESTIONS + APART]:
         parser.error(f"there is no {unknown[0]}; there are {', '.join(QUESTIONS + APART)}")
 
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # by way of every `finally`
+    for number in _ENDING:
+        signal.signal(number, _end)
     facts = [*machine(), ("date", time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()))]
     before = os.getloadavg()[0]
     outcomes, apart = [], []
@@ -56,6 +59,13 @@ def main() -> int:
             text = block(outcome, facts, text)
         file.write_text(text)
     return 0
+
+
+def _end(number: int, _frame: object) -> None:
+    """By way of every `finally`; told once more, at once, and the kernel ends what we started."""
+    for each in _ENDING:
+        signal.signal(each, signal.SIG_DFL)
+    sys.exit(128 + number)
 
 
 def _ask(name: str, samples: int | None) -> Outcome:

@@ -8,7 +8,6 @@ Rule of this file: every process started here is ended by its pid when its `with
 
 from __future__ import annotations
 
-import ctypes
 import os
 import shutil
 import signal
@@ -21,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.reports import Report, Reports, now
+from tests.children import ends_with_us
 
 __all__ = ["SESSION", "Election", "Kind", "curator", "elect", "kazoo", "library", "settle"]
 
@@ -28,7 +28,6 @@ SESSION = 10.0
 """Seconds: the session timeout of everybody here."""
 
 STANDBYS = 2
-_libc = ctypes.CDLL(None)
 _PEERS = Path(__file__).parent / "peers"
 _JARS = Path("/usr/share/java")
 _CURATOR = [
@@ -202,14 +201,10 @@ class Election:
                     stdout=out,
                     stderr=err,
                     start_new_session=True,
-                    preexec_fn=_die_with_parent,
+                    preexec_fn=ends_with_us(),
                 )
         finally:
             os.close(out)
-
-
-def _die_with_parent() -> None:
-    _libc.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 def settle(seconds: float) -> None:

@@ -25,6 +25,7 @@ from typing import NamedTuple
 from benchmarks.contenders import settle
 from benchmarks.results import Figure, Outcome
 from tests.apache import ApacheServer, apache_missing, four_letters, free_port
+from tests.children import ends_with_us
 from tests.e2e.terminals import Terminals
 from tests.waiting import wait_until
 
@@ -280,7 +281,12 @@ def _argv(program: Path, side: _Side, words: tuple[object, ...]) -> list[str]:
 
 def _tell(program: Path, side: _Side, *words: object) -> str:
     done = subprocess.run(
-        _argv(program, side, words), capture_output=True, text=True, check=False, timeout=120
+        _argv(program, side, words),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        preexec_fn=ends_with_us(),
     )
     assert done.returncode == 0, f"{side.name}, {words}: {done.stderr}"
     return done.stdout
@@ -290,7 +296,10 @@ def _tell(program: Path, side: _Side, *words: object) -> str:
 def _holding(program: Path, side: _Side, *words: object) -> Iterator[None]:
     """The generator has done what it was asked and holds its connections."""
     with subprocess.Popen(
-        _argv(program, side, words), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        _argv(program, side, words),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        preexec_fn=ends_with_us(),
     ) as process:
         assert process.stdout is not None
         try:

@@ -10,7 +10,6 @@ no admin server, no JMX, all four-letter words allowed.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import random
 import shutil
@@ -20,6 +19,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
+from tests.children import ends_with_us
 from tests.waiting import wait_until
 
 __all__ = ["ApacheEnsemble", "ApacheServer", "apache_missing", "four_letters", "free_port"]
@@ -42,8 +42,6 @@ log4j.appender.OUT.layout=org.apache.log4j.PatternLayout
 log4j.appender.OUT.layout.ConversionPattern=%d{ISO8601} %-5p %c{1} %m%n
 """
 _START_TIMEOUT = 60.0  # seconds; a JVM needs half a second, several on a busy machine more
-
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 def apache_missing() -> str | None:
@@ -150,7 +148,7 @@ class ApacheServer:
                 stdout=out,
                 stderr=out,
                 start_new_session=True,
-                preexec_fn=_die_with_parent,
+                preexec_fn=ends_with_us(),
             )
         self._is_frozen = False
         if wait:
@@ -354,7 +352,3 @@ def _free_ports(count: int) -> list[int]:
         if port not in ports:
             ports.append(port)
     return ports
-
-
-def _die_with_parent() -> None:
-    _libc.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG

@@ -28,7 +28,8 @@ LAYERS: dict[str, set[str]] = {
     "clock": set(),
     "lease": {"errors"},
     "wire": {"errors"},
-    "server": GROUND,
+    "parent": set(),
+    "server": GROUND | {"parent"},
     "client": GROUND,
     "recipes": GROUND | {"client"},
     "aio": GROUND | {"client", "recipes"},
@@ -48,7 +49,9 @@ LAYERS: dict[str, set[str]] = {
     "spec": {"errors", "toml_file", "settings"},
     "launch": {"errors", "toml_file", "spec"},
     "agent": GROUND | FILES | {"client", "recipes", "aio", "guardian"},
-    "cli": GROUND | FILES | {"client", "recipes", "aio", "sync", "__init__", "guardian", "agent"},
+    "cli": GROUND
+    | FILES
+    | {"parent", "client", "recipes", "aio", "sync", "__init__", "guardian", "agent"},
 }
 """Package or module → what it may import of ours. `testing` may import anything."""
 

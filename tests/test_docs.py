@@ -23,7 +23,8 @@ from tests.e2e.library_server import ServerProcess
 
 from incumbent import errors, settings
 from incumbent.agent import exit_codes
-from incumbent.cli import dispatch, exits
+from incumbent.cli import exits
+from incumbent.cli.dispatch import dispatch
 from incumbent.guardian import messages
 from incumbent.guardian.containment import probe
 from incumbent.lease import Numbers

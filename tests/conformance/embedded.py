@@ -62,7 +62,7 @@ class EmbeddedServer:
     def start(self) -> None:
         """Start it; return when it listens."""
         self.directory.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-m", "incumbent.server", "--parent-death"]
+        command = [sys.executable, "-m", "incumbent.server", "--parent-death", str(os.getpid())]
         command += ["--data", str(self.data), "--listen", self.hosts, "--tick", str(self.tick)]
         ready, their_end = os.pipe()
         try:

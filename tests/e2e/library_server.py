@@ -5,6 +5,7 @@ Rule of this file: started by its command line, ended by its pid.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +18,8 @@ class ServerProcess:
 
     def __init__(self, directory: Path, *, python: str = sys.executable, tick: float = 0.5) -> None:
         self._command = [python, "-m", "incumbent.server", "--data", str(directory / "zk")]
-        self._command += ["--listen", "127.0.0.1:0", "--tick", str(tick), "--parent-death"]
+        self._command += ["--listen", "127.0.0.1:0", "--tick", str(tick)]
+        self._command += ["--parent-death", str(os.getpid())]
         self._log = directory / "server.log"
         self.hosts = ""
 

@@ -180,12 +180,11 @@ class Nodes:
     def start_server(self) -> Terminal:
         """The first, or after its death the next, on the same port and data."""
         self._servers += 1
-        self.server = self.terminals.python(
+        self.server = self.terminals.server(
             f"server-{self._servers}",
-            *("-P", "-m", "incumbent.server", "--data", self.folder / "server"),
-            *("--listen", self.hosts, "--tick", str(self._tick)),
+            *("--data", self.folder / "server", "--listen", self.hosts),
+            *("--tick", str(self._tick)),
         )
-        self.server.wait_for("listening on")
         self.hosts = self.server.lines()[0].removeprefix("listening on ")
         return self.server
 

@@ -57,7 +57,7 @@ class Served:
         self.host, self.port = "", 0
         self._log = directory / "server.log"
         self._env = {**os.environ, **(env or {})}
-        self._command = command("--data", self.data, "--parent-death", *arguments)
+        self._command = command("--data", self.data, "--parent-death", os.getpid(), *arguments)
         if listen is not None:
             self._command += ["--listen", listen]
         if has_admin:

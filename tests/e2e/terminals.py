@@ -1,25 +1,27 @@
 """Programs as somebody starts them in terminals, and a server of ours for them.
 
 Rule of this file: everything started here is ended by its pid when its `with` ends, whatever
-the test did; the kernel ends it when the test program itself is killed.
+the test did; when the test program itself is killed, the kernel ends it. A server outlives what
+needs it to end in order, and nothing else.
 """
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from tests.children import ends_with_us
 from tests.waiting import wait_until
 
 __all__ = ["Terminal", "Terminals", "our_server"]
 
-_libc = ctypes.CDLL(None, use_errno=True)
+_PARTING = 5.0
+"""Seconds that agents of killed guardians have to close their sessions."""
 
 
 class Terminal:
@@ -76,6 +78,13 @@ class Terminal:
         self.send(signum)
         return self.ends(timeout)
 
+    def kill(self) -> None:
+        """SIGKILL to its process group, unless it has ended."""
+        if self.code is None:
+            with suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
+            self.process.wait(10)
+
 
 class Terminals:
     """`with Terminals(tmp_path) as terminals`, then `terminals.start("first", [...])`."""
@@ -83,21 +92,46 @@ class Terminals:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._all: list[Terminal] = []
+        self._servers: list[Terminal] = []
+        self._life = os.pipe()  # all but the servers have its writing end, as have we
 
     def __enter__(self) -> Terminals:
         return self
 
     def __exit__(self, *_: object) -> None:
         for terminal in self._all:
-            if terminal.code is None:
-                with suppress(ProcessLookupError):
-                    os.killpg(terminal.pid, signal.SIGKILL)
-                terminal.process.wait(10)
+            if terminal not in self._servers:
+                terminal.kill()
+        os.close(self._life[1])
+        for server in self._servers:
+            with suppress(subprocess.TimeoutExpired):  # then something hangs, and goes without it
+                server.ends(_PARTING)
+            server.kill()
+        os.close(self._life[0])
 
     def start(
         self, name: str, command: Sequence[str | Path], *, env: Mapping[str, str] | None = None
     ) -> Terminal:
         """Start `command`; `env` is added to our environment."""
+        return self._start(name, command, env, self._life[1], ends_with_us())
+
+    def server(self, name: str, *arguments: str | Path) -> Terminal:
+        """Start `incumbent server` with `arguments`; it listens when this returns."""
+        until = ("--until-fd", str(self._life[0]))
+        command = [sys.executable, "-P", "-m", "incumbent.server", *arguments, *until]
+        server = self._start(name, command, None, self._life[0], None)
+        self._servers.append(server)
+        server.wait_for("listening on")
+        return server
+
+    def _start(
+        self,
+        name: str,
+        command: Sequence[str | Path],
+        env: Mapping[str, str] | None,
+        pass_fd: int,
+        preexec: Callable[[], None] | None,
+    ) -> Terminal:
         with (
             (self._folder / f"{name}.out").open("wb") as out,
             (self._folder / f"{name}.err").open("wb") as err,
@@ -110,7 +144,8 @@ class Terminals:
                 stdout=out,
                 stderr=err,
                 start_new_session=True,
-                preexec_fn=_die_with_parent,
+                pass_fds=(pass_fd,),
+                preexec_fn=preexec,
             )
         terminal = Terminal(process, name, self._folder)
         self._all.append(terminal)
@@ -126,19 +161,13 @@ def our_server(folder: Path, *, tick: float = 0.1, port: int = 0) -> Iterator[st
     """An Incumbent server in `folder`; yields its HOST:PORT."""
     folder.mkdir(parents=True, exist_ok=True)
     with Terminals(folder) as terminals:
-        server = terminals.python(
+        server = terminals.server(
             "server",
-            *("-m", "incumbent.server", "--data", folder / "data"),
-            *("--listen", f"127.0.0.1:{port}", "--tick", str(tick)),
+            *("--data", folder / "data", "--listen", f"127.0.0.1:{port}", "--tick", str(tick)),
         )
-        server.wait_for("listening on")
         yield server.lines()[0].removeprefix("listening on ")
 
 
 def _whole_lines(path: Path) -> list[str]:
     text = path.read_text(errors="replace")
     return text[: text.rfind("\n") + 1].splitlines()
-
-
-def _die_with_parent() -> None:
-    _libc.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG

@@ -19,9 +19,10 @@ from pathlib import Path
 
 from incumbent.agent.home import Home, HomeInUse
 from incumbent.cli.exits import NO, USAGE, failed
-from incumbent.cli.process import die_with_parent, module
+from incumbent.cli.process import module
 from incumbent.cli.srvr import times
 from incumbent.errors import IncumbentError
+from incumbent.parent import end_with
 from incumbent.runtime_file import boot_id, start_time
 from incumbent.settings import KEYS, resolve
 
@@ -34,7 +35,8 @@ _HANDED_ON = 10.0
 def main(argv: Sequence[str]) -> int:
     """Be a node until told to stop; returns the exit code."""
     options = _parser().parse_args(argv)
-    parent = die_with_parent(options.parent_pid) if options.parent_death else None
+    if options.parent_death is not None:
+        end_with(options.parent_death)
     try:
         settings = resolve({key: getattr(options, key) for key in KEYS})
         hosts = settings.hosts()
@@ -72,7 +74,7 @@ def main(argv: Sequence[str]) -> int:
         policy=Policy.KEEP,
         beat=seen.session_timeout / 10,
         session_timeout=seen.session_timeout,
-        parent=parent,
+        parent=options.parent_death,
     )
 
 
@@ -102,10 +104,12 @@ def _parser() -> argparse.ArgumentParser:
         help="the servers' tickTime, 0 for a single server (seen from the server by default)",
     )
     parser.add_argument(
-        "--parent-death", action="store_true", help="stop in order when the starting process ends"
+        "--parent-death",
+        metavar="PID",
+        type=int,
+        help="stop in order when the process that started this one, PID, ends",
     )
     parser.add_argument("--stop-order", metavar="NAME,…", default="", help=argparse.SUPPRESS)
-    parser.add_argument("--parent-pid", metavar="N", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--after-fd", metavar="N", type=int, help=argparse.SUPPRESS)
     return parser
 

@@ -1,4 +1,4 @@
-"""Starting our own modules as processes, and the child's own part: to end with its parent.
+"""Starting our own modules as processes.
 
 Rule of this file: small, since every lasting command imports it. A child lives in a session of
 its own, so that the terminal's signals reach only its parent.
@@ -6,35 +6,20 @@ its own, so that the terminal's signals reach only its parent.
 
 from __future__ import annotations
 
-import ctypes
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = ["Child", "die_with_parent", "module"]
+__all__ = ["Child", "module"]
 
-_PR_SET_PDEATHSIG = 1
 _TAIL = 4096
 
 
 def module(name: str, *arguments: str) -> list[str]:
     """The command line of one of our own modules: the folder we are in is not searched for it."""
     return [sys.executable, "-P", "-m", name, *arguments]
-
-
-def die_with_parent(parent: int | None = None) -> int:
-    """SIGTERM when the process that started this one ends, however it ends; its pid.
-
-    Without `parent`, that pid as it told us, one that has ended before we ask is not noticed.
-    """
-    parent = parent or os.getppid()
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM))
-    if os.getppid() != parent:
-        os.kill(os.getpid(), signal.SIGTERM)
-    return parent
 
 
 class Child:

@@ -328,7 +328,10 @@ def _parser() -> argparse.ArgumentParser:
         help="write the line about listening to this file descriptor as well, and close it",
     )
     parser.add_argument(
-        "--parent-death", action="store_true", help="stop when the starting process ends"
+        "--parent-death",
+        metavar="PID",
+        type=int,
+        help="stop when the process that started this one, PID, ends",
     )
     parser.add_argument(
         "--until-fd",

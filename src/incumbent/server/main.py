@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from incumbent.clock import SYSTEM
+from incumbent.parent import end_with
 from incumbent.server.config import Address, BadSettings, Settings, read_settings
 from incumbent.server.control import Control
 from incumbent.server.directory import CannotStart, Directory
@@ -49,12 +50,14 @@ def main(argv: Sequence[str]) -> int:
 
             print(run_command(argv), flush=True)
             return 0
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # until it listens, Ctrl-C simply ends it
         settings = read_settings(argv, os.environ)
         log = _log_json if settings.log_format == "json" else _log_text
         for warning in settings.warnings:
             log(f"warning: {warning}")
-        if settings.parent_death:
-            _die_with_parent()
+        if settings.parent_death is not None:
+            end_with(settings.parent_death)
         with Directory(settings.data, log=settings.data_log) as directory:
             directory.make_database()
             store = SqliteStore(directory.database)
@@ -278,14 +281,3 @@ def _run(serving: object) -> None:
     except ImportError:
         from asyncio import run  # type: ignore[assignment]
     run(serving)  # type: ignore[arg-type]
-
-
-def _die_with_parent() -> None:
-    """SIGTERM when the thread that started this process ends."""
-    import ctypes
-
-    pr_set_pdeathsig = 1
-    parent = os.getppid()
-    ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGTERM)
-    if os.getppid() != parent:
-        os.kill(os.getpid(), signal.SIGTERM)

@@ -166,7 +166,8 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _ours(users: Path) -> list[str]:
-    command = [sys.executable, "-m", "incumbent.server", "--parent-death", "--data", "{data}"]
+    command = [sys.executable, "-m", "incumbent.server", "--data", "{data}"]
+    command += ["--parent-death", "{parent}"]
     command += ["--listen", "127.0.0.1:{port}", "--tls-listen", "127.0.0.1:{secure}"]
     for name, file in (("cert", "server.pem"), ("key", "server.key"), ("ca", "ca.pem")):
         command += [f"--tls-{name}", f"{{certificates}}/{file}"]

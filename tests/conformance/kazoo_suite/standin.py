@@ -4,8 +4,8 @@ kazoo's tests reach servers only through `kazoo.testing.harness.get_global_clust
 starts three JVMs. This puts a cluster of one in its place.
 
 Rule of this file: it runs in the environment of the peers, and imports nothing of this project.
-What to start comes in KAZOO_SUITE_COMMAND: a JSON list, in which {port}, {secure} and {data}
-(a directory) are filled in. The process must print a line when it serves.
+What to start comes in KAZOO_SUITE_COMMAND: a JSON list, in which {port}, {secure}, {data}
+(a directory), {certificates} and {parent} (our pid) are filled in. The process must print a line when it serves.
 """
 
 from __future__ import annotations
@@ -64,6 +64,7 @@ class Node:
             "secure": self.secure_client_port,
             "data": self._folder / "data",
             "certificates": self._certificates,
+            "parent": os.getpid(),
         }
         command = [part.format(**values) for part in json.loads(os.environ["KAZOO_SUITE_COMMAND"])]
         log = (self._folder / "log").open("a")

@@ -44,22 +44,25 @@ _TREE = Tree()
 class Node:
     """One node: `incumbent agent` as anybody starts it, with a data directory of its own."""
 
-    def __init__(self, name: str, folder: Path, hosts: str, session: float) -> None:
+    def __init__(self, name: str, folder: Path, hosts: str, session: float, life_fd: int) -> None:
+        """`life_fd` is for it and its agents to have: while they do, the server stays."""
         self.name = name
         self.data = folder / name
         self.killed: tuple[str, ...] = ()
         self.ended_at = 0.0
         """When its guardian was first seen dead (monotonic), 0 while it lives."""
         self._log = folder / f"{name}.log"
-        self._argv = module("incumbent.cli", "agent", "--parent-death", "--zookeeper", hosts)
-        self._argv += ["--node", name, "--data", str(self.data), "--root", _TREE.root]
+        self._life_fd = life_fd
+        self._argv = module("incumbent.cli", "agent", "--zookeeper", hosts, "--node", name)
+        self._argv += ["--data", str(self.data), "--root", _TREE.root]
+        self._argv += ["--parent-death", str(os.getpid())]
         self._argv += ["--session-timeout", f"{session:g}", "--tick", "0"]
         self._agents: dict[int, int] = {}  # pid → pidfd of every agent seen
         self.start()
 
     def start(self) -> None:
         """Begin a life, the first or another on the same data."""
-        self.child = Child(self._argv, self._log)
+        self.child = Child(self._argv, self._log, pass_fds=(self._life_fd,))
         self._pidfd = os.pidfd_open(self.child.pid)
         self.killed, self.ended_at = (), 0.0
 
@@ -157,6 +160,8 @@ class Stage:
         self._names = names
         self._work: dict[str, str] = {}
         self._server: Child | None = None
+        self._life = os.pipe()
+        """Its writing end we have, and the nodes: the server stops when all of us have ended."""
         self._client: Client | None = None
         self._fresh = asyncio.Event()
 
@@ -166,7 +171,7 @@ class Stage:
         """Everything started, each program once. Raises `No`, `TimedOut` with what is wrong."""
         await self._start_server()
         for name in self._names:
-            self.nodes[name] = Node(name, self.folder, self.hosts, self.session)
+            self.nodes[name] = Node(name, self.folder, self.hosts, self.session, self._life[1])
         self._client = client = Client(
             self.hosts,
             session_timeout=_OWN_SESSION,
@@ -185,9 +190,10 @@ class Stage:
 
     async def _start_server(self) -> None:
         ready_fd, told_fd = os.pipe()
-        argv = module("incumbent.server", "--data", f"{self.folder}/server", "--parent-death")
+        argv = module("incumbent.server", "--data", f"{self.folder}/server")
         argv += ["--listen", "127.0.0.1:0", "--ready-fd", str(told_fd)]
-        self._server = Child(argv, self.folder / "server.log", pass_fds=(told_fd,))
+        argv += ["--until-fd", str(self._life[0])]
+        self._server = Child(argv, self.folder / "server.log", pass_fds=(told_fd, self._life[0]))
         os.close(told_fd)
         try:
             async with _bounded("the server to listen", _SET_UP_TIME):
