@@ -8,9 +8,10 @@ Rule of this file: importing the package imports nothing else of it until it is 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # to a type checker it is true, and nobody waits for `typing`
 if TYPE_CHECKING:
+    from typing import Any
+
     from incumbent.sync import connect
 
 __all__ = ["connect"]

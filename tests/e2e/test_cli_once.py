@@ -15,7 +15,7 @@ from tests.e2e.terminals import Terminal, Terminals, our_server
 from tests.e2e.wrappers import Wrappers, agent_of
 from tests.waiting import wait_until
 
-from incumbent.cli import dispatch
+from incumbent.cli.dispatch import dispatch
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import pytest
 from tests.e2e.nodes import INCUMBENT
 from tests.e2e.terminals import Terminals, our_server
 
-from incumbent.cli import dispatch
+from incumbent.cli.dispatch import dispatch
 
 
 @pytest.fixture(scope="module")

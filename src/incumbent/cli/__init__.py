@@ -1,116 +1,34 @@
 """The command line: `incumbent COMMAND …`.
 
-Rule of this file: what stays running (`server`, `agent`, `elect`, `lock`, `once`, `up`) is started without typer,
-rich or any other command's imports; only the commands that people read pay for them.
+Rule of this file: it imports next to nothing before it has said what Ctrl-C does. While a command
+loads, nothing is there to be stopped in order: the process simply ends. Then the command hears it.
 """
 
 from __future__ import annotations
 
-import importlib
+import signal
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
-from importlib.util import find_spec
+from collections.abc import Callable
 
-from incumbent.cli.exits import DONE, USAGE, interrupted, say
-
-__all__ = ["LASTING", "Lasting", "dispatch", "main"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lasting:
-    """A command that stays running: `module` has `main(argv) -> int`."""
-
-    module: str
-    help: str
-    needs: str = ""
-    """A package of the [agent] extra that it cannot work without."""
-
-
-LASTING = {
-    "up": Lasting(
-        module="incumbent.cli.up",
-        help="One machine, one command: run the components of FILE until Ctrl-C.",
-        needs="msgspec",
-    ),
-    "agent": Lasting(
-        module="incumbent.cli.agent",
-        help="Make this machine a node: run here what the others don't run.",
-        needs="msgspec",
-    ),
-    "demo": Lasting(
-        module="incumbent.cli.demo",
-        help="See it on this machine: three nodes, real programs, faults, and a verdict.",
-        needs="msgspec",
-    ),
-    "server": Lasting(module="incumbent.server.main", help="A ZooKeeper server for one machine."),
-    "elect": Lasting(
-        module="incumbent.cli.elect",
-        help="Stand in an election; run a command only while leading.",
-        needs="msgspec",
-    ),
-    "lock": Lasting(
-        module="incumbent.cli.lock",
-        help="Run a command while holding a lock.",
-        needs="msgspec",
-    ),
-    "once": Lasting(
-        module="incumbent.cli.once",
-        help="Run a command once, ever or in each period, on one of all machines.",
-        needs="msgspec",
-    ),
-}
+__all__ = ["main"]
 
 
 def main() -> None:
     """The `incumbent` script."""
+    is_heard = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # else: ignored
+
+    def on_ctrl_c(handler: signal.Handlers | Callable[..., object]) -> None:
+        if is_heard:
+            signal.signal(signal.SIGINT, handler)
+
+    on_ctrl_c(signal.SIG_DFL)
+
+    from incumbent.cli.dispatch import dispatch
+    from incumbent.cli.exits import interrupted
+
     try:
-        code = dispatch(sys.argv[1:])
+        code = dispatch(sys.argv[1:], loaded=lambda: on_ctrl_c(signal.default_int_handler))
     except KeyboardInterrupt:
         code = interrupted()
+    on_ctrl_c(signal.SIG_DFL)
     sys.exit(code)
-
-
-def dispatch(argv: Sequence[str]) -> int:
-    """Run one command; returns the exit code."""
-    name = argv[0] if argv else "--help"
-    if name in ("--version", "-V"):
-        print(f"incumbent {_version()}")
-        return DONE
-    lasting = LASTING.get(name)
-    if lasting is not None:
-        if lasting.needs and find_spec(lasting.needs) is None:
-            return _without_extra(f"`incumbent {name}`")
-        run = importlib.import_module(lasting.module).main
-        return int(run(list(argv[1:])))
-    if find_spec("typer") is None or find_spec("msgspec") is None:
-        if name in ("--help", "-h", "help"):
-            return _plain_help()
-        return _without_extra(f"`incumbent {name}`")
-    from incumbent.cli.commands import run_typer
-
-    return run_typer(argv or ["--help"])
-
-
-def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("incumbent")
-    except PackageNotFoundError:
-        return "(not installed)"
-
-
-def _without_extra(what: str) -> int:
-    say(f"{what} needs packages that are not installed: pip install 'incumbent[agent]'")
-    return USAGE
-
-
-def _plain_help() -> int:
-    """The help of an installation without the [agent] extra."""
-    print("usage: incumbent COMMAND …\n\nwithout the [agent] extra there is:")
-    for name, lasting in LASTING.items():
-        if not lasting.needs:
-            print(f"  {name:8}  {lasting.help}")
-    print("\nfor all commands: pip install 'incumbent[agent]'")
-    return DONE

@@ -17,8 +17,9 @@ from typing import Annotated, Any
 import typer
 
 from incumbent.agent.tree import Tree
-from incumbent.cli import LASTING, dispatch, local, logs, orders, show
+from incumbent.cli import local, logs, orders, show
 from incumbent.cli.cluster import connected, read_cluster
+from incumbent.cli.dispatch import LASTING, dispatch
 from incumbent.cli.exits import DONE, USAGE, No, Usage, failed, interrupted, say
 from incumbent.cli.explain import node_rows, seat_rows, title
 from incumbent.cli.options import AsOutput, Data, Hosts, Output, Root

@@ -7,12 +7,12 @@ import sys
 
 import pytest
 
-from incumbent.cli import LASTING
+from incumbent.cli.dispatch import LASTING
 
 _RUN = """
 import sys
 {before}
-from incumbent.cli import dispatch
+from incumbent.cli.dispatch import dispatch
 try:
     code = dispatch({argv!r})
 except SystemExit as stop:

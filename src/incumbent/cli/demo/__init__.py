@@ -51,6 +51,9 @@ def main(argv: Sequence[str]) -> int:
         code = asyncio.run(demo.run())
         is_clean = code in (DONE, _INTERRUPTED)
         return code
+    except KeyboardInterrupt:  # before anything was started: from then on it is heard
+        is_clean = True
+        raise
     finally:
         if is_clean:
             shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,108 @@
+"""From the words of a command line to the code that carries them out.
+
+Rule of this file: what stays running (`server`, `agent`, `elect`, `lock`, `once`, `up`) is
+started without typer, rich or any other command's imports; only the commands that people read pay for them.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+from incumbent.cli.exits import DONE, USAGE, say
+
+__all__ = ["LASTING", "Lasting", "dispatch"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lasting:
+    """A command that stays running: `module` has `main(argv) -> int`."""
+
+    module: str
+    help: str
+    needs: str = ""
+    """A package of the [agent] extra that it cannot work without."""
+
+
+LASTING = {
+    "up": Lasting(
+        module="incumbent.cli.up",
+        help="One machine, one command: run the components of FILE until Ctrl-C.",
+        needs="msgspec",
+    ),
+    "agent": Lasting(
+        module="incumbent.cli.agent",
+        help="Make this machine a node: run here what the others don't run.",
+        needs="msgspec",
+    ),
+    "demo": Lasting(
+        module="incumbent.cli.demo",
+        help="See it on this machine: three nodes, real programs, faults, and a verdict.",
+        needs="msgspec",
+    ),
+    "server": Lasting(module="incumbent.server.main", help="A ZooKeeper server for one machine."),
+    "elect": Lasting(
+        module="incumbent.cli.elect",
+        help="Stand in an election; run a command only while leading.",
+        needs="msgspec",
+    ),
+    "lock": Lasting(
+        module="incumbent.cli.lock",
+        help="Run a command while holding a lock.",
+        needs="msgspec",
+    ),
+    "once": Lasting(
+        module="incumbent.cli.once",
+        help="Run a command once, ever or in each period, on one of all machines.",
+        needs="msgspec",
+    ),
+}
+
+
+def dispatch(argv: Sequence[str], *, loaded: Callable[[], None] = lambda: None) -> int:
+    """Run one command; returns the exit code. `loaded` is called when it begins."""
+    name = argv[0] if argv else "--help"
+    if name in ("--version", "-V"):
+        print(f"incumbent {_version()}")
+        return DONE
+    lasting = LASTING.get(name)
+    if lasting is not None:
+        if lasting.needs and find_spec(lasting.needs) is None:
+            return _without_extra(f"`incumbent {name}`")
+        run = importlib.import_module(lasting.module).main
+        loaded()
+        return int(run(list(argv[1:])))
+    if find_spec("typer") is None or find_spec("msgspec") is None:
+        if name in ("--help", "-h", "help"):
+            return _plain_help()
+        return _without_extra(f"`incumbent {name}`")
+    from incumbent.cli.commands import run_typer
+
+    loaded()
+    return run_typer(argv or ["--help"])
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("incumbent")
+    except PackageNotFoundError:
+        return "(not installed)"
+
+
+def _without_extra(what: str) -> int:
+    say(f"{what} needs packages that are not installed: pip install 'incumbent[agent]'")
+    return USAGE
+
+
+def _plain_help() -> int:
+    """The help of an installation without the [agent] extra."""
+    print("usage: incumbent COMMAND …\n\nwithout the [agent] extra there is:")
+    for name, lasting in LASTING.items():
+        if not lasting.needs:
+            print(f"  {name:8}  {lasting.help}")
+    print("\nfor all commands: pip install 'incumbent[agent]'")
+    return DONE
