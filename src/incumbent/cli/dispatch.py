@@ -1,7 +1,8 @@
 """From the words of a command line to the code that carries them out.
 
 Rule of this file: what stays running (`server`, `agent`, `elect`, `lock`, `once`, `up`) is
-started without typer, rich or any other command's imports; only the commands that people read pay for them.
+started without typer, rich or any other command's imports; only the commands that people read pay
+for them.
 """
 
 from __future__ import annotations
