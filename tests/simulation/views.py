@@ -66,7 +66,7 @@ class CacheTrial(Trial):
             zk.client,
             self.tree_path,
             log=lambda line: self.world.record("log", line=line),
-            patience=None,
+            patience=10_000,
         )
         async with cache, cache.changes() as changes:
             key = f"{host.name} #{len(self.shown)}"
@@ -103,7 +103,8 @@ class CacheTrial(Trial):
         what = [rng.choice("abc"), rng.choice("xyz"), rng.choice("xyz")][: rng.randint(1, 3)]
         path = "/".join([self.tree_path, *what])
         with contextlib.suppress(IncumbentError):
-            match rng.choice(["set", "set", "create", "create", "burst", "delete", "ephemeral"]):
+            kinds = ["set", "set", "create", "create", "burst", "multi", "delete", "ephemeral"]
+            match rng.choice(kinds):
                 case "set":
                     await zk.set(path, f"{rng.random()}".encode())
                 case "create":
@@ -116,6 +117,11 @@ class CacheTrial(Trial):
                         zk.set(self.tree_path, b"burst"),
                         return_exceptions=True,
                     )
+                case "multi":
+                    async with zk.transaction() as t:
+                        t.set(self.tree_path, b"together")
+                        t.set(f"{self.tree_path}/a", b"together")
+                        t.create(f"{self.tree_path}/a/{rng.random()}", ephemeral=True)
                 case "delete":
                     await zk.delete(path, recursive=True)
         await asyncio.sleep(rng.choice([0.001, 0.2, 0.5, 1.0]) * rng.random())

@@ -71,19 +71,26 @@ class Cache:
     are left out with all that is below them; if that is the path itself, entering raises `NoAuth`.
     Every method raises `SessionClosed` once the client is closed.
 
-    patience  how many times in a row it may fail to read a tree of one moment, since the tree
-              changes too fast, before it shows one that is not; None: it waits
+    patience     how many times in a row it may fail to read a tree of one moment, since the tree
+                 changes too fast, before it shows what lies between two; see `picture`
+    keeps_order  then, too, changes are shown in their order only
     """
 
     def __init__(
-        self, client: Client, path: str, *, log: Callable[[str], None], patience: int | None = 8
+        self,
+        client: Client,
+        path: str,
+        *,
+        log: Callable[[str], None],
+        patience: int = 8,
+        keeps_order: bool = False,
     ) -> None:
         if wrong := problem(path):
             raise ValueError(f"{path!r}: {wrong}")
         self.path = path
         self._client = client
         self._log = log
-        self._picture = Picture(path, patience=patience)
+        self._picture = Picture(path, patience=patience, keeps_order=keeps_order)
         self._listeners: dict[int, Callable[[Sequence[Change]], None]] = {}
         self._added = 0
         self._paths = _PATHS

@@ -86,7 +86,7 @@ class Election:
         """Follow it: `async with election.observe() as views:` then `async for view in views`.
         A leader that changes its data (`hold.update`) makes another view."""
         client, path = self._queue.client, self.path
-        async with Cache(client, path, log=self._queue.ledger.log, patience=None) as cache:
+        async with Cache(client, path, log=self._queue.ledger.log, keeps_order=True) as cache:
             standings = Standings(self, cache)
             forget = cache.listen(standings._moved)
             try:

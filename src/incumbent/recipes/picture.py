@@ -3,16 +3,17 @@
 Events say that a znode changed, not to what, so each is read again; while one answer is under way
 the next event comes. Shown at once, each by itself, such answers would make up a tree that never
 was: a new leader beside settings that are older than it. So what was read is kept aside until it
-is, all of it, what the tree was at one moment. Each event has a number. A read covers the events
-on its path that came before its answer: an answer never comes before what it reveals. What is
-known is of one moment when no read covers an event newer than the first one that none covers.
+is, all of it, what the tree was at one moment: that of the last answer. An answer never comes
+before the events of what it reveals, so that moment is known when everything is read that was told
+before the answer. What one transaction changes is told event by event, and the moments between
+these are none; only in a hurry are they shown (`patience`).
 
 After a gap (a reconnect, a new session) nobody tells what happened meanwhile. Then all is read
 again before anything is shown; only where a pzxid has changed are the children listed anew.
 
-Rule of this file: pure. What is shown moves from one moment of the tree to a later one; if the
-tree changes faster than it can be read, `patience` rounds in a row, it is shown not of one
-moment, but each znode no older than before.
+Rule of this file: pure. What is shown moves from one moment of the tree to a later one. If the tree
+changes faster than it can be read, `patience` rounds in a row, then by single changes, in their
+order; after as many more, each znode by itself, none older than before.
 """
 
 from __future__ import annotations
@@ -55,16 +56,18 @@ class Change:
 class Picture:
     """What is shown of the tree at and below `root`, what was read, and what must be read.
 
-    shown    path → znode
-    through  the number of the newest event up to which it is shown; `events` have come
+    shown        path → znode
+    through      the number of the newest event up to which it is shown; `events` have come
+    keeps_order  what changed first is never shown after what changed later, however long it takes
     """
 
-    def __init__(self, root: str, *, patience: int | None = 8) -> None:
+    def __init__(self, root: str, *, patience: int = 8, keeps_order: bool = False) -> None:
         self.root = root
         self.shown: dict[str, Znode] = {}
         self.events = 0
         self.through = -1
         self._patience = patience
+        self._keeps_order = keeps_order
         self._rounds = 0
         self._children: dict[str, dict[str, None]] = {}
         self._owed: dict[str, None] = {root: None}
@@ -75,8 +78,11 @@ class Picture:
         """Asked for → has the answer come?"""
         self._known: dict[str, Znode | None] = {}
         """Read, and not shown yet; None: it is gone."""
+        self._flights: list[Callable[[], bool]] = []
         self._covered = 0
         """No read covers an event newer than this."""
+        self._answered = 0
+        """No answer came after an event newer than this."""
         self._complete: set[str] = set()
         """Znodes of which every child is known: listed, or made before our eyes."""
         self._unverified: dict[str, int] = {}
@@ -103,6 +109,8 @@ class Picture:
             self._complete.discard(path)
         if kind is not EventType.CHANGED:
             self._unverified.pop(path, None)
+        if not all(has_come() for has_come in self._flights):
+            self._answered = self.events
         has_come = self._reading.get(path)
         if has_come is not None and not has_come():
             self._covered = self.events
@@ -127,6 +135,7 @@ class Picture:
             ]
         )
         self._reading.clear()
+        self._flights.clear()
         self._dirty.clear()
         self._known.clear()
         self._rounds = 0
@@ -151,7 +160,8 @@ class Picture:
 
     def asked(self, paths: Iterable[str], has_come: Callable[[], bool]) -> None:
         """These are being read, at one moment; `has_come()` is true as soon as the answer is."""
-        self._covered = self.events
+        self._covered = self._answered = self.events
+        self._flights.append(has_come)
         for path in paths:
             self._reading[path] = has_come
 
@@ -185,12 +195,14 @@ class Picture:
 
     def show(self) -> list[Change] | None:
         """Show what is known if it is of one moment: what changed by that. None: not yet."""
+        if not self._reading:
+            self._flights.clear()
         if self._reading or self._owed:
             return None
         first = next(iter(self._dirty.values()), self.events + 1)
-        if self._covered >= first:
+        if self._answered >= first:
             self._rounds += 1
-            if self._patience is None or self._rounds < self._patience:
+            if not self._is_in_a_hurry(self._covered < first):
                 return None
         changes = [
             Change(path=path, before=before, after=after, resumed=self._resumed)
@@ -207,6 +219,12 @@ class Picture:
         there = [change for change in changes if change.after is not None]
         gone.sort(key=lambda change: change.path, reverse=True)
         return gone + sorted(there, key=lambda change: change.path)
+
+    def _is_in_a_hurry(self, is_in_order: bool) -> bool:
+        """May it be shown, though it is of no moment?"""
+        return self._rounds >= self._patience and (
+            is_in_order or (not self._keeps_order and self._rounds >= 2 * self._patience)
+        )
 
     def _has(self, path: str) -> bool:
         return any(path in each for each in (self.shown, self._known, self._dirty, self._reading))

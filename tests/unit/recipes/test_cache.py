@@ -188,8 +188,8 @@ async def test_a_large_tree_is_looked_at_again_in_ten_requests_after_a_reconnect
             await eventually(lambda: asked.names(zk.session_id) and cache.is_current)
 
             names = asked.names(zk.session_id, without=("Ping", "Multi"))
-            assert names[0] == "SetWatches2"
-            assert len(names) <= 10
+            since_reconnect = names[::-1].index("SetWatches2") + 1  # a loaded machine may need two
+            assert 2 <= since_reconnect <= 10
 
 
 async def test_answers_too_large_to_be_taken_are_asked_for_in_parts() -> None:
@@ -321,12 +321,15 @@ async def test_an_answer_that_is_lost_is_asked_for_again() -> None:
 
 async def test_a_listener_that_fails_harms_nobody() -> None:
     said: list[str] = []
-    async with embedded() as server, connected(server, log=said.append) as zk:
-        async with zk.cache("/app") as cache:
-            forget = cache.listen(lambda changes: 1 / 0)
-            await zk.create("/app/x", parents=True)
-            await cache.settled()
-            forget()
+    async with (
+        embedded() as server,
+        connected(server, log=said.append) as zk,
+        zk.cache("/app") as cache,
+    ):
+        forget = cache.listen(lambda changes: 1 / 0)
+        await zk.create("/app/x", parents=True)
+        await cache.settled()
+        forget()
 
-            assert cache.children() == ["x"]
-            assert any("a listener of its cache failed" in line for line in said)
+        assert cache.children() == ["x"]
+        assert any("a listener of its cache failed" in line for line in said)
