@@ -11,6 +11,7 @@ import os
 import pytest
 from tests.simulation.barriers import BarrierTrial, DoubleBarrierTrial
 from tests.simulation.items import CounterTrial, QueueTrial, ValueTrial
+from tests.simulation.on_ensemble import on_ensemble
 from tests.simulation.recipes import Trial
 
 FIRST = int(os.environ.get("FIRST", "0"))
@@ -31,9 +32,27 @@ def test_the_same_where_answers_are_lost_and_nothing_else(trial: type[Trial], se
     trial(seed, kinds=("lose replies",)).run()
 
 
+@pytest.mark.parametrize("trial", TRIALS)
+@pytest.mark.parametrize("seed", range(FIRST, FIRST + SEEDS // 5))
+def test_the_same_on_an_ensemble(trial: type[Trial], seed: int) -> None:
+    on_ensemble(trial)(seed).run()
+
+
+def test_a_create_that_a_server_without_a_disk_could_not_confirm_is_found_again() -> None:
+    DoubleBarrierTrial(2303).run()
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("trial", TRIALS)
 def test_many_more_seeds(trial: type[Trial]) -> None:
     for seed in range(FIRST + SEEDS, FIRST + SEEDS + 4_000):
         trial(seed).run()
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("trial", TRIALS)
+def test_many_more_seeds_on_an_ensemble(trial: type[Trial]) -> None:
+    for seed in range(FIRST + SEEDS, FIRST + SEEDS + 1_000):
+        on_ensemble(trial)(seed).run()

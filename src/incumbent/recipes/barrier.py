@@ -1,6 +1,9 @@
 """A barrier: while its znode is there, whoever comes waits.
 
-Rule of this file: somebody passes only by the server's word that the znode is not there.
+A server of an ensemble may not know yet that it was put up. So the look goes with a
+`multi[check]`, in one flight: what is read behind it is no older than its beginning.
+
+Rule of this file: somebody passes only by the word of a quorum that the znode is not there.
 """
 
 from __future__ import annotations
@@ -8,11 +11,22 @@ from __future__ import annotations
 import asyncio
 
 from incumbent.client import Client
-from incumbent.errors import FateUnknown, NodeExists, NoNode, NotSent, SessionExpired
+from incumbent.errors import FateUnknown, IncumbentError, NodeExists, NoNode, NotSent
 from incumbent.recipes.ledger import Pause
 from incumbent.recipes.place import flight
-from incumbent.recipes.readback import read_back
-from incumbent.wire import Create, Create2, Created, EventType, Exists, Stat, WatchEvent
+from incumbent.recipes.readback import is_passing, read_back, tells_nothing
+from incumbent.wire import (
+    Check,
+    Create,
+    Create2,
+    Created,
+    EventType,
+    Exists,
+    GetData,
+    Multi,
+    Stat,
+    WatchEvent,
+)
 from incumbent.wire.paths import ancestors, problem
 
 __all__ = ["Barrier"]
@@ -41,8 +55,8 @@ class Barrier:
             session_id = self.client.session_id
             *_, made = await flight(self.client, *above, create)
             if isinstance(made, FateUnknown):
-                (stat,) = await read_back(self.client, Exists(self.path))
-                if isinstance(stat, Stat):
+                stat = await self._stat_after(made)
+                if stat is not None:
                     return True  # by us or by somebody else, just now
                 if self.client.session_id != session_id:
                     raise made
@@ -63,17 +77,16 @@ class Barrier:
         Raises `FateUnknown` if an answer was lost and a barrier is up: the old one, or another
         that somebody put up since.
         """
+        session_id = self.client.session_id
         try:
             await self.client.delete(self.path)
         except NoNode:
             return False
         except FateUnknown as lost:
-            session_id = self.client.session_id
-            (stat,) = await read_back(self.client, Exists(self.path))
-            if isinstance(stat, NoNode):
+            stat = await self._stat_after(lost)
+            if stat is None:
                 return True
-            is_ours = isinstance(stat, Stat) and stat.czxid == self._czxid
-            if not is_ours or self.client.session_id != session_id:
+            if stat.czxid != self._czxid or self.client.session_id != session_id:
                 raise lost
             return await self.remove()
         return True
@@ -87,7 +100,8 @@ class Barrier:
         if timeout is not None and timeout < 0:
             raise ValueError(f"timeout={timeout}: seconds, 0 to look once, None to wait for ever")
         if timeout == 0:
-            return await self.client.exists(self.path) is None
+            (stat,) = await read_back(self.client, Exists(self.path))
+            return isinstance(stat, NoNode)
         try:
             async with asyncio.timeout(timeout):
                 await self._wait()
@@ -95,20 +109,38 @@ class Barrier:
             return False
         return True
 
+    async def _stat_after(self, lost: FateUnknown) -> Stat | None:
+        """The barrier, as it is after a write whose answer was lost; raises that if not known."""
+        try:
+            (stat,) = await read_back(self.client, Exists(self.path))
+        except IncumbentError as error:
+            raise FateUnknown(lost.what, f"{lost.why}; {error}") from None
+        if isinstance(stat, Stat):
+            return stat
+        if isinstance(stat, NoNode):
+            return None
+        raise lost
+
     async def _wait(self) -> None:
         pause = Pause()
         happened: asyncio.Queue[WatchEvent] = asyncio.Queue()
         watcher = happened.put_nowait
         try:
             while True:
-                try:
-                    # A watch on data goes with the znode, one on its existence would stay.
-                    await self.client.get(self.path, watcher=watcher)
-                except NoNode:
-                    return
-                except (FateUnknown, NotSent, SessionExpired):
+                ordered = self.client.submit(Multi([Check("/")]))
+                # A watch on data goes with the znode, one on its existence would stay.
+                look = self.client.submit(GetData(self.path, True), watcher=watcher)
+                results = await asyncio.gather(ordered, look, return_exceptions=True)
+                failed = [each for each in results if tells_nothing(each)]
+                if failed and not is_passing(failed[0]):
+                    raise failed[0]
+                if failed:
                     await pause.take()
                     continue
+                if isinstance(results[1], NoNode):
+                    return
+                if isinstance(results[1], BaseException):
+                    raise results[1]
                 if (await happened.get()).type is EventType.DELETED:
                     return
         finally:

@@ -94,7 +94,8 @@ class Counter:
         self._turn = asyncio.Lock()
 
     async def get(self) -> int:
-        """The number now. One round trip. Raises `MalformedValue` if it is none."""
+        """The number, as the server that we are connected to knows it. One round trip. Raises
+        `MalformedValue` if it is none."""
         return (await self._read()).number
 
     async def add(self, number: int = 1) -> int:

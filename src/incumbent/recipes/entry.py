@@ -23,11 +23,12 @@ from incumbent.errors import (
     IncumbentError,
     NoNode,
     NotSent,
+    Refused,
     SessionClosed,
     SessionExpired,
 )
 from incumbent.recipes.dialects import Dialect
-from incumbent.recipes.ledger import Ledger, Pause
+from incumbent.recipes.ledger import SYSTEM_ERROR, Ledger, Pause
 from incumbent.recipes.place import Place, flight, join
 from incumbent.wire import (
     Check,
@@ -223,6 +224,8 @@ async def look(place: Place, read: Sequence[object]) -> None:
 
 def _unless_lost(result: object) -> IncumbentError | None:
     """The error that reading again will not help against."""
+    if isinstance(result, Refused) and result.code == SYSTEM_ERROR:
+        return None  # it cannot write just now; what was written before may stand all the same
     if isinstance(result, IncumbentError) and not isinstance(result, FateUnknown | NotSent):
         return result
     return None

@@ -10,15 +10,15 @@ can be concluded the recipe says so.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeGuard
 
 from incumbent.client import Client
 from incumbent.errors import FateUnknown, NotSent, Refused, SessionExpired
-from incumbent.recipes.ledger import Pause
+from incumbent.recipes.ledger import SYSTEM_ERROR, Pause
 from incumbent.recipes.place import flight
 from incumbent.wire import Check, Multi, Request
 
-__all__ = ["read_back"]
+__all__ = ["is_passing", "read_back", "tells_nothing"]
 
 _TRIES = 5
 
@@ -26,21 +26,28 @@ _TRIES = 5
 async def read_back(client: Client, *reads: Request) -> list[Any]:
     """Each read's answer, or its `Refused`, as of after this session's earlier writes.
 
-    Raises what kept it from knowing: `FateUnknown`, `NotSent` or a `SessionError`, after a few
-    tries. In a next session an earlier one's write may still be on its way.
+    Raises what kept it from knowing: `FateUnknown`, `NotSent`, a `SessionError`, or a `Refused`
+    of a server that cannot write, after a few tries. In a next session an earlier one's write may still be on its way.
     """
     pause = Pause()
     for tries_left in reversed(range(_TRIES)):
         results = await flight(client, Multi([Check("/")]), *reads)
-        failed = [
-            each
-            for each in results
-            if isinstance(each, BaseException) and not isinstance(each, Refused)
-        ]
+        failed = [each for each in results if tells_nothing(each)]
         if not failed:
             return results[1:]
-        is_passing = isinstance(failed[0], FateUnknown | NotSent | SessionExpired)
-        if not tries_left or not is_passing:
+        if not tries_left or not is_passing(failed[0]):
             raise failed[0]
         await pause.take()
     raise AssertionError("the last try returns or raises")
+
+
+def tells_nothing(answer: object) -> TypeGuard[BaseException]:
+    """A server that cannot write just now has put no read behind anything, either."""
+    if isinstance(answer, Refused):
+        return answer.code == SYSTEM_ERROR
+    return isinstance(answer, BaseException)
+
+
+def is_passing(error: BaseException) -> bool:
+    """Of those that tell nothing: may another try help?"""
+    return isinstance(error, FateUnknown | NotSent | SessionExpired | Refused)

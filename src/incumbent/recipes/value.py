@@ -79,7 +79,7 @@ class Value:
         self.default = _bytes(default)
 
     async def get(self) -> Versioned:
-        """What it is now. One round trip."""
+        """What it is, as the server that we are connected to knows it. One round trip."""
         try:
             data, stat = await self.client.get(self.path)
         except NoNode:
