@@ -18,6 +18,7 @@ from tests.waiting import eventually
 from incumbent import aio
 from incumbent.client import State
 from incumbent.errors import BadVersion, BrokenBarrier, FateUnknown, ItemUnknown
+from incumbent.recipes.round import Word
 from incumbent.wire import Create, Create2, Delete, GetChildren, Ping, Request, SetData
 
 
@@ -420,3 +421,40 @@ async def test_a_member_that_vanishes_at_any_request_breaks_it_for_all_or_none(n
         await asyncio.wait_for(asyncio.gather(gone, return_exceptions=True), 10)
         again = [_whole(zk.double_barrier("/b", 3)) for zk in (one, two, three)]
         assert await asyncio.wait_for(asyncio.gather(*again), 10) == [None] * 3
+
+
+@pytest.mark.parametrize("is_hidden", [False, True])
+async def test_one_whose_session_ended_as_it_waited_to_leave_learns_that_its_round_had_left(
+    is_hidden: bool,
+) -> None:
+    async with (
+        embedded() as server,
+        relay_to(server.host, server.port) as relay,
+        connected(relay, session_timeout=0.5) as one,
+        connected(server) as two,
+    ):
+        first, second = one.double_barrier("/b", 2), two.double_barrier("/b", 2)
+        await asyncio.gather(first.enter(), second.enter())
+        leaving = asyncio.create_task(first.leave())
+        await eventually(lambda: _wants_out(two, "/b"))
+        relay.is_closed = True
+        relay.cut()
+        await second.leave()
+        if is_hidden:  # another round has left since
+            async with two.double_barrier("/b", 1):
+                pass
+        await eventually(lambda: one.state is State.LOST)
+        relay.is_closed = False
+
+        (result,) = await asyncio.wait_for(asyncio.gather(leaving, return_exceptions=True), 10)
+
+        if is_hidden:
+            assert isinstance(result, BrokenBarrier)
+            assert not result.is_certain
+        else:
+            assert result is None
+
+
+async def _wants_out(zk: aio.Zk, path: str) -> bool:
+    datas = [(await zk.get(f"{path}/{name}"))[0] for name in await zk.children(path)]
+    return any(Word.read(data).state == "leaving" for data in datas)

@@ -86,3 +86,14 @@ def test_who_lost_races_takes_one_of_the_first_few(
     chosen = line.choose(losses, lambda n: data.draw(st.integers(0, n - 1)), without=last)
 
     assert chosen in names[: 1 << losses] if number > 1 else chosen is None
+
+
+def test_one_who_only_listens_keeps_no_more_than_there_is() -> None:
+    line = Line("/q")
+    for number in range(10_000):
+        name = f"{stem_of(100, f'{number:016x}')}{number:010d}"
+        line.heard(event(name, EventType.CREATED))
+        line.heard(event(name, EventType.DELETED))
+
+    assert len(line) == 0
+    assert len(line._heap) < 100

@@ -109,10 +109,11 @@ class ItemQueue:
         return made
 
     async def take(self, timeout: float | None = None) -> Item | None:
-        """Take the first item; None if none came within `timeout` seconds, 0 for at once.
+        """Take the first item; None if none came within `timeout` seconds.
 
         Three round trips; `items` has the next ones for one each. Waits through disconnections
-        and into later sessions. Raises `ItemUnknown`, with the item, if it is gone and whether
+        and into later sessions; with 0 it looks once, and raises if there is no connection. A
+        deletion that was begun in time is waited for. Raises `ItemUnknown`, with the item, if it is gone and whether
         by us or by somebody else is not known. A cancelled take puts the item back.
         """
         async with self.items() as items:

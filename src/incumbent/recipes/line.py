@@ -19,6 +19,9 @@ _NAME = re.compile(r"item-([0-9]{3})-[0-9a-f]{16}-([0-9]{10})")
 MOST_LOSSES = 4
 """Lost races that count: then one of the first 16 is tried, so that many takers spread out."""
 
+_SLACK = 64
+"""Names that are gone and kept, beyond as many as are there."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
@@ -92,6 +95,9 @@ class Line:
 
     def remove(self, name: str) -> None:
         self._names.discard(name)
+        if len(self._heap) > 2 * len(self._names) + _SLACK:  # others take, and we only listen
+            self._heap = [entry for entry in self._heap if entry[2] in self._names]
+            heapq.heapify(self._heap)
 
     def choose(
         self, losses: int, draw: Callable[[int], int], *, prefer: str = "", without: str = ""

@@ -39,6 +39,20 @@ async def test_a_change_of_its_data_lets_nobody_pass() -> None:
         assert await asyncio.wait_for(waiting, 5)
 
 
+async def test_whoever_waited_passes_though_it_is_put_up_again_at_once() -> None:
+    async with embedded() as server, connected(server) as one, connected(server) as two:
+        await one.barrier("/gate").create()
+        asked = Asked(server)
+        waiting = asyncio.create_task(two.barrier("/gate").wait())
+        await eventually(lambda: "GetData" in asked.names(two.session_id))
+        async with one.transaction() as t:
+            t.delete("/gate")
+            t.create("/gate")
+
+        assert await asyncio.wait_for(waiting, 5) is True
+        assert await two.barrier("/gate").wait(0) is False
+
+
 async def test_each_step_costs_one_round_trip_and_passing_none() -> None:
     async with embedded() as server, connected(server) as one, connected(server) as two:
         asked = Asked(server)

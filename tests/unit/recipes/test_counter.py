@@ -34,6 +34,15 @@ async def test_a_number_that_somebody_set_by_hand_is_counted_on() -> None:
             await zk.counter("/hits").add()
 
 
+async def test_a_counter_that_was_deleted_begins_anew() -> None:
+    async with embedded() as server, connected(server) as zk:
+        counter = zk.counter("/hits", initial=5)
+        assert await counter.add() == 6
+        await zk.delete("/hits")
+        assert await counter.get() == 5
+        assert await counter.add(10) == 15
+
+
 async def test_additions_of_many_at_once_all_count() -> None:
     async with embedded() as server, connected(server) as one, connected(server) as two:
         counters = [one.counter("/hits"), two.counter("/hits"), two.counter("/hits")]
