@@ -41,9 +41,14 @@ class Portal:
         self._thread.start()
         atexit.register(self._goodbye)
 
+    @property
+    def is_elsewhere(self) -> bool:
+        """It belongs to the process that this one was forked from."""
+        return os.getpid() != self.pid
+
     def check(self) -> None:
         """Raises where a blocking call could only hang."""
-        if os.getpid() != self.pid:
+        if self.is_elsewhere:
             raise SessionClosed(0, "made before this process was forked; connect again here")
         if self._is_over:
             raise SessionClosed(0, "the program is ending, its sessions are closed")
@@ -114,7 +119,7 @@ class Portal:
             raise
 
     def _goodbye(self) -> None:
-        if os.getpid() != self.pid:
+        if self.is_elsewhere:
             return
 
         async def close_all() -> None:
@@ -162,7 +167,10 @@ class _Errand(Generic[T]):
             self._error = error
             self._end()
         else:
-            self._awaited.add_done_callback(self.step)
+            if self._awaited is None:  # a turn of the loop is all that it waits for
+                asyncio.get_running_loop().call_soon(self.step)
+            else:
+                self._awaited.add_done_callback(self.step)
 
     def stop(self) -> None:
         """On the loop: cancel what it waits for; it ends by that."""
@@ -196,9 +204,19 @@ _lock = threading.Lock()
 _made: list[Portal] = []
 
 
+def _anew() -> None:
+    """In a forked child: whoever held the lock is not here to give it back."""
+    global _lock
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_anew)
+
+
 def portal() -> Portal:
     """The process's one portal; a forked child gets its own."""
     with _lock:
-        if not _made or _made[-1].pid != os.getpid():
+        if not _made or _made[-1].is_elsewhere:
             _made.append(Portal())
         return _made[-1]

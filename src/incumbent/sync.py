@@ -166,6 +166,8 @@ class Zk:
         return self._zk.session_id
 
     def close(self) -> None:
+        if self._portal.is_elsewhere:
+            return
         self._portal.run(self._zk.close)
         self._portal.at_exit.pop(self._zk.close, None)
 
