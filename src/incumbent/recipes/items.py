@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -192,20 +193,17 @@ class Items:
 
     async def take(self, timeout: float | None = None) -> Item | None:
         """See `ItemQueue.take`. Several takes at a time are served in their order."""
-        _check(timeout)
-        ends = None if timeout is None else asyncio.get_running_loop().time() + timeout
-        async with self._turn:
-            while True:
+        async with self._its_turn(timeout) as ends:
+            while ends is not None:
                 item = await self._first(timeout, ends)
                 if item is None or await self._remove(item):
                     return item
+        return None
 
     async def peek(self, timeout: float | None = None) -> Item | None:
         """The first item, which stays where it is. Arguments as `take`."""
-        _check(timeout)
-        ends = None if timeout is None else asyncio.get_running_loop().time() + timeout
-        async with self._turn:
-            return await self._first(timeout, ends)
+        async with self._its_turn(timeout) as ends:
+            return None if ends is None else await self._first(timeout, ends)
 
     def __aiter__(self) -> Items:
         return self
@@ -221,11 +219,28 @@ class Items:
 
     # -- who is first
 
-    async def _first(self, timeout: float | None, ends: float | None) -> Item | None:
+    @asynccontextmanager
+    async def _its_turn(self, timeout: float | None) -> AsyncIterator[float | None]:
+        """When its time is over, by the loop's clock; None if it is before its turn came."""
+        if timeout is not None and timeout < 0:
+            raise ValueError(f"timeout={timeout}: seconds, 0 to look once, None to wait for ever")
+        ends = math.inf if timeout is None else asyncio.get_running_loop().time() + timeout
+        try:
+            async with asyncio.timeout_at(None if timeout is None else ends):
+                await self._turn.acquire()
+        except TimeoutError:
+            yield None
+            return
+        try:
+            yield ends
+        finally:
+            self._turn.release()
+
+    async def _first(self, timeout: float | None, ends: float) -> Item | None:
         if timeout == 0:
             return await self._look_once(waits=False)
         try:
-            async with asyncio.timeout_at(ends):
+            async with asyncio.timeout_at(None if timeout is None else ends):
                 return await self._look_once(waits=True)
         except TimeoutError:
             return None
@@ -369,8 +384,3 @@ class Items:
             return False
         self._line.remove(item.name)
         raise ItemUnknown(item.path, item.data, f"{doubt}; taken by us, or by somebody else")
-
-
-def _check(timeout: float | None) -> None:
-    if timeout is not None and timeout < 0:
-        raise ValueError(f"timeout={timeout}: seconds, 0 to look once, None to wait for ever")

@@ -81,6 +81,19 @@ async def _is_unwatched(zk: aio.Zk) -> bool:
     return not await zk.has_watch("/jobs")
 
 
+async def test_a_take_behind_another_one_keeps_to_its_own_time() -> None:
+    async with embedded() as server, connected(server) as zk, zk.queue("/jobs").items() as items:
+        first = asyncio.create_task(items.take())
+        await asyncio.sleep(0)
+
+        assert await asyncio.wait_for(items.take(0.05), 5) is None
+        assert await asyncio.wait_for(items.take(0), 5) is None
+        assert await asyncio.wait_for(items.peek(0), 5) is None
+
+        await zk.queue("/jobs").put("x")
+        assert await data_of(first) == b"x"
+
+
 @pytest.mark.parametrize("wrong", [-1, 1000])
 async def test_a_priority_out_of_range_is_refused(wrong: int) -> None:
     async with embedded() as server, connected(server) as zk:
