@@ -35,6 +35,8 @@ FILES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("exam
 COMMANDS = (
     *("up", "agent", "apply", "remove", "status", "logs", "node list", "node confirm-dead"),
     *("elect", "lock", "once", "server", "server backup", "server restore", "demo"),
+    *("queue put", "queue take"),
+    *("barrier meet", "barrier up", "barrier down", "barrier wait"),
     *("zk ls", "zk tree", "zk get", "zk set", "zk create"),
     *("zk rm", "zk stat", "zk watch", "zk acl", "zk cp"),
 )

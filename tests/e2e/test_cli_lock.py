@@ -120,17 +120,19 @@ def test_where_zookeeper_is_gone_command_is_stopped_in_time_and_not_run_again(
 def test_the_exit_code_is_commands_or_ours(locks: Wrappers) -> None:
     holder = locks.start("holder", "lock", "codes", "sh", "-c", "echo has it; sleep 60")
     holder.wait_for("has it")
+    at_once = locks.start("try", "lock", "codes", "true", flags=("--timeout", "0"))
+    assert at_once.ends() == 124
+    at_once.wait_for_complaint(f"behind holder pid {holder.pid}; nothing was run")
     codes = {
         "own": locks.start("own", "lock", "free", "sh", "-c", "exit 7"),
         "signal": locks.start("signal", "lock", "free2", "sh", "-c", "kill -KILL $$"),
         "background": locks.start("background", "lock", "free3", "sh", "-c", "sleep 60 & exit 0"),
         "late": locks.start("late", "lock", "codes", "true", flags=("--timeout", "0.3")),
-        "try": locks.start("try", "lock", "codes", "true", flags=("--timeout", "0")),
         "nothing": locks.start("nothing", "lock", "codes", "no-such-program"),
         "usage": locks.start("usage", "lock", "not/a/name", "true"),
         "waiting": locks.start("waiting", "lock", "codes", "true"),
     }
-    codes["waiting"].wait_for_complaint(f"holder pid {holder.pid} has it")
+    codes["waiting"].wait_for_complaint(f"behind holder pid {holder.pid}")
     codes["waiting"].send(signal.SIGTERM)
 
     ends = {name: terminal.ends() for name, terminal in codes.items()}
@@ -140,12 +142,10 @@ def test_the_exit_code_is_commands_or_ours(locks: Wrappers) -> None:
         "signal": 128 + signal.SIGKILL,
         "background": 125,
         "late": 124,
-        "try": 124,
         "nothing": 127,
         "usage": 125,
         "waiting": 128 + signal.SIGTERM,
     }
-    codes["try"].wait_for_complaint(f"holder pid {holder.pid} has it; nothing was run")
     assert codes["own"].complaints() == []
 
 
@@ -173,7 +173,7 @@ def test_command_is_told_a_growing_token_and_a_deadline_that_moves_on(locks: Wra
 def test_a_name_that_is_a_path_is_the_librarys_lock(locks: Wrappers) -> None:
     with sync.connect(locks.hosts) as zk, zk.lock("/app/migration", member="library"):
         waiting = locks.start("waiting", "lock", "/app/migration", "true")
-        waiting.wait_for_complaint("library has it")
+        waiting.wait_for_complaint("behind library")
         assert waiting.code is None
 
     assert waiting.ends() == 0
@@ -205,7 +205,7 @@ def test_ctrl_c_before_a_server_is_found_ends_it(tmp_path: Path) -> None:
 def test_a_waiting_one_stands_again_when_its_session_ends(locks: Wrappers) -> None:
     with sync.connect(locks.hosts) as zk, zk.lock("/app/again", member="library"):
         waiting = locks.start("waiting", "lock", "/app/again", "true")
-        waiting.wait_for_complaint("library has it")
+        waiting.wait_for_complaint("behind library")
         (name,) = [each for each in zk.children("/app/again") if b"waiting" in _data(zk, each)]
         zk.delete(f"/app/again/{name}")
         waiting.wait_for_complaint("standing again")
@@ -216,3 +216,58 @@ def test_a_waiting_one_stands_again_when_its_session_ends(locks: Wrappers) -> No
 
 def _data(zk: sync.Zk, name: str) -> bytes:
     return zk.get(f"/app/again/{name}")[0]
+
+
+def test_those_who_share_a_lock_run_together_and_nobody_alone_beside_them(
+    locks: Wrappers,
+) -> None:
+    script = 'echo "has it${INCUMBENT_TOKEN:+ with a token}"; sleep 60'
+    shared = [
+        locks.start(name, "lock", "shared", "sh", "-c", script, flags=("--shared",))
+        for name in ("one", "two")
+    ]
+    for each in shared:
+        each.wait_for("has it")
+    alone = locks.start("alone", "lock", "shared", "sh", "-c", script)
+    alone.wait_for_complaint("one pid")
+    alone.wait_for_complaint("two pid")
+    later = locks.start("later", "lock", "shared", "sh", "-c", script, flags=("--shared",))
+    later.wait_for_complaint(f"behind alone pid {alone.pid}")
+    refused = locks.start("refused", "lock", "shared", "true", flags=("--limit", "2"))
+
+    assert refused.ends() == 125
+    assert alone.lines() == later.lines() == []
+    shared[0].end(signal.SIGTERM)
+    shared[1].send(signal.SIGKILL)
+    alone.wait_for("has it")
+    assert later.lines() == []
+    alone.end(signal.SIGTERM)
+    later.wait_for("has it")
+    assert [each.lines() for each in (shared[0], alone)] == [["has it"], ["has it with a token"]]
+
+
+def test_so_many_have_it_at_a_time_and_a_new_limit_reaches_those_who_wait(locks: Wrappers) -> None:
+    def start(name: str, limit: str, *flags: str) -> Terminal:
+        command = ("sh", "-c", 'echo "has it$INCUMBENT_TOKEN"; sleep 60')
+        return locks.start(name, "lock", "limit", *command, flags=("--limit", limit, *flags))
+
+    inside = [start(name, "2") for name in ("one", "two")]
+    for each in inside:
+        each.wait_for("has it")
+    third, late = start("third", "2"), start("late", "3", "--timeout", "0")
+    third.wait_for_complaint("waiting for the lock /incumbent/locks/limit behind")
+    alone = locks.start("alone", "lock", "limit", "true")
+
+    assert late.ends() == 124
+    late.wait_for_complaint("`incumbent zk set /incumbent/locks/limit 3` changes it")
+    assert alone.ends() == 125
+    alone.wait_for_complaint("is used with --limit")
+    assert third.lines() == []
+    fourth = start("fourth", "2")
+    fourth.wait_for_complaint("waiting for")
+    inside[0].send(signal.SIGKILL)
+    third.wait_for("has it")
+    assert fourth.lines() == []
+    with sync.connect(locks.hosts) as zk:
+        zk.set("/incumbent/locks/limit", b"3")
+    fourth.wait_for("has it")

@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from incumbent.agent.ending import Ending
 from incumbent.client import Client
 from incumbent.errors import HoldLost, IncumbentError, LockLost
+from incumbent.recipes.hold import Hold
 from incumbent.recipes.ledger import Ledger
 from incumbent.recipes.place import Place
 
@@ -37,6 +38,18 @@ class Errand(ABC):
     @abstractmethod
     async def enter(self, client: Client, ledger: Ledger) -> Place:
         """Stand for it."""
+
+    def is_admitted(self, place: Place) -> bool:
+        """By what was last read."""
+        return not place.ahead()
+
+    async def admitted(self, place: Place) -> None:
+        """Return when we are. Raises as `Place.first`."""
+        await place.first(self.waits)
+
+    def hold(self, place: Place, grace: float) -> Hold:
+        """What being admitted is worth; to be begun."""
+        return Hold(place, grace=grace, error=self.error)
 
     @abstractmethod
     def waits(self, place: Place) -> None:

@@ -11,6 +11,7 @@ from incumbent.agent.ending import Ended, Ending
 from incumbent.agent.errand import Errand
 from incumbent.agent.exit_codes import NOT_FOUND
 from incumbent.agent.lines import Role
+from incumbent.agent.view import patient
 from incumbent.agent.wrapped_settings import WrappedSettings
 from incumbent.client import Client
 from incumbent.errors import Deposed, IncumbentError, MixedDialects, NoNode, NumbersDontFit
@@ -39,7 +40,7 @@ class Leading(Errand):
         tries = 10
         while True:
             try:
-                children = await client.children(self._settings.path)
+                children = await patient(lambda: client.children(self._settings.path))
             except NoNode:
                 children = []
             dialect = detect(self._settings.path, children, PLAIN)

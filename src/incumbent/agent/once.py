@@ -28,6 +28,7 @@ from incumbent.agent.ending import Ended, Ending
 from incumbent.agent.exit_codes import INTERRUPTED
 from incumbent.agent.locking import Locking
 from incumbent.agent.runs import Run, Runs, Verdict, What, decide, read_runs
+from incumbent.agent.view import patient
 from incumbent.agent.wrapped_settings import WrappedSettings
 from incumbent.client import Client
 from incumbent.clock import Clock
@@ -158,14 +159,19 @@ class Once(Locking):
         return {**super().environment(token), "INCUMBENT_PERIOD": self._once.period}
 
     def late(self) -> str:
-        held = f": {self._holder} runs it" if self._holder else ""
+        held = f": {self._runner} runs it" if self._before_us else ""
         return f"{self._title} was not done in time{held}; nothing was run here"
 
     async def _tell_whom(self, place: Place) -> None:
-        before = self._holder
+        before = self._before_us
         await self.sees(place)
-        if self._holder != before and not self._settings.quiet:
-            self._say(f"{self._title} is run by {self._holder}; waiting for its end")
+        if self._before_us != before and not self._settings.quiet:
+            self._say(f"{self._title} is run by {self._runner}; waiting for its end")
+
+    @property
+    def _runner(self) -> str:
+        """The first in line runs it; the others wait as we do."""
+        return self._before_us.partition(",")[0]
 
     # ── what is said where nothing is run
 
@@ -216,15 +222,11 @@ class Once(Locking):
 
     async def _read(self, client: Client) -> tuple[Runs, int]:
         """The runs, and the version of their znode (that of a new one if there is none)."""
-        pause = Pause()
-        while True:
-            try:
-                data, stat = await client.get(self._once.record)
-                return read_runs(data, self._once.record), stat.version
-            except NoNode:
-                return Runs(), 0
-            except (FateUnknown, NotSent):
-                await pause.take()
+        try:
+            data, stat = await patient(lambda: client.get(self._once.record))
+        except NoNode:
+            return Runs(), 0
+        return read_runs(data, self._once.record), stat.version
 
     async def _write(self, client: Client, place: Place, runs: Runs, version: int) -> bool:
         """Only while we are first in line. False: look again, it may or may not be written.

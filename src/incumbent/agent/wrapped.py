@@ -18,10 +18,10 @@ from __future__ import annotations
 import asyncio
 import random
 import signal
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import PurePath
-from typing import Any, TypeVar
+from typing import Any
 
 from incumbent.agent.custody import Custody, Processes
 from incumbent.agent.deadline_file import DeadlineFile
@@ -30,6 +30,7 @@ from incumbent.agent.errand import Errand
 from incumbent.agent.exit_codes import LATE
 from incumbent.agent.instance import Instance
 from incumbent.agent.link import GuardianLink
+from incumbent.agent.patience import IN_TIME, Late, Patience, Stopped
 from incumbent.agent.wrapped_settings import WrappedSettings, fitting
 from incumbent.client import Client, State
 from incumbent.clock import Clock
@@ -42,24 +43,12 @@ from incumbent.recipes.place import Place
 
 __all__ = ["Wrapped"]
 
-T = TypeVar("T")
-
 FIRST_REPORT, REPORT = 1.0, 5.0
 """Seconds of vain connecting after which it is said, and said again."""
 CLOSING = 2.0
 """Seconds that the end of our session may take; then it simply expires."""
 RELEASING = 0.5
 """Seconds that the end of our session waits for that of our znode."""
-STOPPING = 3.0
-"""Seconds for what is written at an end, once we are told to stop: the guardian waits 5."""
-
-
-class _Stopped(Exception):
-    """SHUTDOWN came while we waited for something else."""
-
-
-class _Late(Exception):
-    """It was not had in time."""
 
 
 class Wrapped:
@@ -89,6 +78,7 @@ class Wrapped:
         self._cwd = cwd
         self._deadline = deadline
         self._custody = Custody(link, processes, clock=clock, say=say)
+        self._patience = Patience(self._custody.draining, clock, settings.give_up_at)
         self._client: Client | None = None
         self._told = 0  # the epoch of which we said that it has started
 
@@ -116,9 +106,9 @@ class Wrapped:
     async def _serve(self) -> int:
         try:
             code = await self._stand_until_over()
-        except _Stopped:
+        except Stopped:
             code = self._errand.stopped(self._custody.draining.result())
-        except _Late:
+        except Late:
             self._say(self._errand.late())
             code = LATE
         except (IncumbentError, ValueError) as error:
@@ -141,15 +131,15 @@ class Wrapped:
 
     async def _stand_until_over(self) -> int:
         """Stand, and stand again if the errand is to go on, until there is an exit code."""
-        client = await self._waiting(self._connect())
+        client = await self._patience.waiting(self._connect())
         ledger = Ledger(client, log=self._say)
         pause = Pause()
         while True:
-            await self._waiting(self._connected(client))
+            await self._patience.waiting(self._connected(client))
             code = await self._stand(client, ledger)
             if code is not None:
                 return code
-            await self._unless_stopped(pause.take())
+            await self._patience.unless_stopped(pause.take())
 
     async def _connect(self) -> Client:
         """The first session, however long it takes; says so."""
@@ -203,16 +193,16 @@ class Wrapped:
         """From our znode's creation to its end. None: stand again."""
         numbers = fitting(client.timeout, self._settings.tick, self._settings.stop_grace)
         try:
-            if (code := await self._waiting(self._errand.before(client))) is not None:
+            if (code := await self._patience.waiting(self._errand.before(client))) is not None:
                 return code
-            place = await self._waiting(self._errand.enter(client, ledger))
+            place = await self._patience.waiting(self._errand.enter(client, ledger))
         except SessionError:
             return None
         try:
-            if place.ahead() and not self._settings.waits:
-                await self._waiting(self._errand.sees(place))
-                raise _Late
-            hold = await self._waiting(self._first(place, numbers))
+            if not (self._settings.waits or self._errand.is_admitted(place)):
+                await self._patience.unless_stopped(self._errand.sees(place))
+                raise Late
+            hold = await self._patience.waiting(self._first(place, numbers))
             code = await self._have(client, place, hold, numbers)
         except (SessionError, NoNode) as error:
             if not place.gone.is_set() and self._is_live(place):
@@ -221,16 +211,12 @@ class Wrapped:
             why = "its znode was deleted" if is_deleted else "its session is over"
             self._errand.drops_out(place, why)
         assert all(each.is_empty for each in self._custody.instances.values())
-        deleted = place.release()
-        if client.state is State.CONNECTED:  # whoever is next need not wait for our session's end
-            await asyncio.wait([deleted], timeout=RELEASING)
-        with suppress(_Stopped):  # then the end of the session does it
-            await self._unless_stopped(place.leave())
+        await self._leave(place)
         return code
 
     async def _first(self, place: Place, numbers: Numbers) -> Hold:
-        await place.first(self._errand.waits)
-        hold = Hold(place, grace=numbers.soft, error=self._errand.error)
+        await self._errand.admitted(place)
+        hold = self._errand.hold(place, numbers.soft)
         await hold.begin()
         return hold
 
@@ -241,11 +227,11 @@ class Wrapped:
         however long that takes. The exit code, or None: stand again."""
         self._errand.has(place)
         try:
-            code = await self._to_the_end(self._errand.claim(client, place))
+            code = await self._patience.to_the_end(self._errand.claim(client, place))
             if code is not None:
                 return code
             ended = await self._run_command(place, hold, numbers)
-            patience = STOPPING if self._custody.draining.done() else client.timeout
+            patience = IN_TIME if self._custody.draining.done() else client.timeout
             await self._errand.ended(client, ended, patience)
             return self._errand.code(ended)
         finally:
@@ -343,6 +329,17 @@ class Wrapped:
         if instance is not None and instance.stop_ordered and instance.is_empty:
             self._say(f"{command} is proven dead")
 
+    async def _leave(self, place: Place) -> None:
+        """Give our place up. The end of the session does it too, which is not waited for: where
+        ZooKeeper is gone, nobody tells us of it."""
+        bell, left = self._custody.bell, place.release()
+        left.add_done_callback(bell.ring)
+        if self._client is not None and self._client.state is State.CONNECTED:
+            # Whoever is next need not wait for our session's end.
+            await asyncio.wait([left], timeout=RELEASING)
+        while not (left.done() or self._custody.draining.done()) and self._is_live(place):
+            await bell.heard()
+
     def _is_live(self, place: Place) -> bool:
         client = self._client
         assert client is not None
@@ -364,43 +361,3 @@ class Wrapped:
         client = self._client
         if client is not None and (begins or self._deadline.path):
             self._deadline.write(client.lease.valid_until - Numbers.of(client.timeout).hard)
-
-    async def _to_the_end(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of what must not be cancelled midway; told to stop, it has some time left."""
-        task = asyncio.ensure_future(work)
-        ends: list[asyncio.Future[Any]] = [task, self._custody.draining]
-        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        if not task.done():
-            await asyncio.wait([task], timeout=STOPPING)
-        if not task.done():
-            task.cancel()
-            await asyncio.wait([task])
-            raise _Stopped
-        return task.result()
-
-    async def _waiting(self, work: Coroutine[Any, Any, T]) -> T:
-        """As `_unless_stopped`, while we don't have it: raises `_Late` when it has taken too long."""
-        until = self._settings.give_up_at
-        if until is None:
-            return await self._unless_stopped(work)
-        delay = max(0.0, until - self._clock.boottime())
-        try:
-            async with asyncio.timeout(delay):
-                return await self._unless_stopped(work)
-        except TimeoutError:
-            raise _Late from None  # nothing that is waited for here raises it itself
-
-    async def _unless_stopped(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of `work`; raises `_Stopped` if SHUTDOWN comes first. Nothing runs here."""
-        task = asyncio.ensure_future(work)
-        ends: list[asyncio.Future[Any]] = [task, self._custody.draining]
-        try:
-            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            if not task.done():
-                task.cancel()
-        if self._custody.draining.done():
-            if task.done() and not task.cancelled():
-                task.exception()
-            raise _Stopped
-        return task.result()

@@ -58,6 +58,10 @@ class WrappedSettings:
     waits: bool = True
     """False: if somebody else has it, give up at once."""
     quiet: bool = False
+    shared: bool = False
+    """Others may share the lock."""
+    limit: int = 0
+    """So many may have it at a time; 0: it is a lock."""
     once: OnceSettings = field(default_factory=lambda: OnceSettings(key="", record=""))
 
     @classmethod

@@ -16,7 +16,7 @@ from incumbent.agent.errand import Errand
 from incumbent.agent.leading import Leading
 from incumbent.agent.lines import Lines, Role
 from incumbent.agent.link import GuardianLink
-from incumbent.agent.locking import Locking
+from incumbent.agent.locking import Limiting, Locking
 from incumbent.agent.once import Once
 from incumbent.agent.proc import OWNER
 from incumbent.agent.wrapped import Wrapped
@@ -39,6 +39,8 @@ async def serve_wrapped(link: GuardianLink, given: Mapping[str, Any]) -> int:
             errand = Leading(settings, Role(Lines(1), settings.every), rng)
         case "once":
             errand = Once(settings, say=say, pid=guardian, rng=rng, clock=SYSTEM)
+        case _ if settings.limit:
+            errand = Limiting(settings, say=say, pid=guardian, rng=rng)
         case _:
             errand = Locking(settings, say=say, pid=guardian, rng=rng)
     wrapped = Wrapped(

@@ -25,6 +25,7 @@ from incumbent.cli.explain import node_rows, seat_rows, title
 from incumbent.cli.options import AsOutput, Data, Hosts, Output, Root
 from incumbent.cli.screen import print_table
 from incumbent.cli.srvr import times
+from incumbent.cli.together import barrier_app, queue_app
 from incumbent.cli.zk import zk_app
 from incumbent.errors import IncumbentError, NumbersDontFit, SpecError, SpecErrors
 from incumbent.lease import Numbers
@@ -47,6 +48,8 @@ node_app = typer.Typer(
 )
 app.add_typer(node_app, name="node")
 app.add_typer(zk_app, name="zk")
+app.add_typer(queue_app, name="queue")
+app.add_typer(barrier_app, name="barrier")
 
 
 def run_typer(argv: Sequence[str]) -> int:
@@ -81,7 +84,12 @@ def _command(argv: Sequence[str]) -> str:
         if word.startswith("-"):
             break
         words.append(word)
-    known = {command.name or "" for command in app.registered_commands} | {"node", "zk"}
+    known = {command.name or "" for command in app.registered_commands} | {
+        "node",
+        "zk",
+        "queue",
+        "barrier",
+    }
     return " ".join(["incumbent", *(words[:1] if words and words[0] in known else [])])
 
 

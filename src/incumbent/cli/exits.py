@@ -12,6 +12,7 @@ import sys
 from contextlib import suppress
 
 from incumbent.errors import (
+    BarrierTimeout,
     ConnectTimeout,
     FateUnknown,
     IncumbentError,
@@ -69,7 +70,7 @@ class TimedOut(IncumbentError):
 _CODES: tuple[tuple[type[IncumbentError] | tuple[type[IncumbentError], ...], int], ...] = (
     ((SpecError, SpecErrors, SettingMissing, NumbersDontFit), USAGE),
     ((ConnectTimeout, NotSent, FateUnknown, SessionError), UNREACHABLE),
-    ((TimedOut, LockTimeout), TIMED_OUT),
+    ((TimedOut, LockTimeout, BarrierTimeout), TIMED_OUT),
 )
 
 

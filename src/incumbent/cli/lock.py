@@ -35,7 +35,12 @@ INCUMBENT_TOKEN          a fencing token: larger at each new holder (the czxid o
 INCUMBENT_DEADLINE_FILE  a file with one number, renewed with each beat: seconds on the clock of
                          /proc/uptime at which COMMAND is killed if ZooKeeper is not heard again
 INCUMBENT_SEAT, INCUMBENT_NODE, INCUMBENT_EPOCH
-                         the lock's path, the --name, the token once more
+                         the lock's path, the --name, a number that no other run here has
+
+--shared: several may have it, as long as nobody has it alone; who asks for it alone waits for them,
+and those who come later wait for him. --limit N: N at a time, in the order of arrival. The first one
+to use NAME says how many; later the number in its znode counts, which `incumbent zk set` changes,
+for those who wait too. Neither has a fencing token: there is no INCUMBENT_TOKEN.
 
 The lock is lost: COMMAND gets SIGTERM, after the grace SIGKILL, and is dead before anyone else can
 have it. SIGTERM or Ctrl-C to lock: COMMAND is stopped, proven dead, and the lock released, in this
@@ -52,6 +57,8 @@ def main(argv: Sequence[str]) -> int:
     own, command = split(argv)
     parser = _parser()
     options = read(parser, own)
+    if options.shared and options.limit:
+        parser.error("--shared has no number, and --limit is shared by nature: give one of them")
     if not command:
         parser.error(f"a COMMAND is missing: incumbent lock {options.lock} -- COMMAND …")
     try:
@@ -77,7 +84,7 @@ def main(argv: Sequence[str]) -> int:
             settings=settings,
             options=options,
             usage=CANNOT,
-            more={"quiet": options.quiet},
+            more={"quiet": options.quiet, "shared": options.shared, "limit": options.limit},
         )
     )
 
@@ -91,6 +98,18 @@ def _parser() -> Parser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("lock", metavar="NAME", help="the lock's name, or its znode's path")
+    parser.add_argument(
+        "--shared", action="store_true", help="beside others that share it, but nobody else"
+    )
+    parser.add_argument(
+        "--limit", metavar="N", type=_limit, default=0, help="so many may have it at a time"
+    )
     add_waiting(parser)
     add_common(parser)
     return parser
+
+
+def _limit(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 0 < int(text) < 1_000_000):
+        raise argparse.ArgumentTypeError(f"expected a number from 1, got {text!r}")
+    return int(text)

@@ -70,11 +70,16 @@ class Where:
 
 
 def chosen(
-    zookeeper: str | None, chroot: str | None, auth_file: Path | None, *, insecure: bool
+    zookeeper: str | None,
+    chroot: str | None,
+    auth_file: Path | None,
+    *,
+    insecure: bool,
+    root: str | None = None,
 ) -> Where:
     """`zookeeper` may end in a chroot, as connection strings do. Raises `SettingMissing`, …"""
     hosts, inner = split_chroot(zookeeper) if zookeeper else (None, "")
-    settings = resolve({"zookeeper": hosts})
+    settings = resolve({"zookeeper": hosts, "root": root})
     if chroot is not None:
         check_path(chroot)
         if inner and chroot != inner:

@@ -49,7 +49,7 @@ from incumbent.recipes.queue import Queue
 from incumbent.recipes.standing import as_bytes, given_up_on_error, wait
 from incumbent.wire import GetChildren, GetData, Stat, WatchEvent
 
-__all__ = ["HELD", "QUEUE", "Semaphore"]
+__all__ = ["HELD", "QUEUE", "Semaphore", "Wait"]
 
 QUEUE = "queue"
 """The name of the container below the semaphore's znode."""
@@ -157,7 +157,7 @@ class Semaphore:
         async def stand(ahead: list[str]) -> Hold:
             place = await self._enter(member)
             with given_up_on_error(place, ahead):
-                await _Wait(self.path, place).inside()
+                await Wait(self.path, place).inside()
                 return await self._begin(place, grace)
 
         return await wait(self.path, stand, timeout)
@@ -177,7 +177,7 @@ class Semaphore:
             raise errors[0]  # type: ignore[misc]
         place = await self._enter(member)
         with given_up_on_error(place):
-            if _Wait(self.path, place).is_inside:
+            if Wait(self.path, place).is_inside:
                 return await self._begin(place, grace)
         place.release()
         return None
@@ -197,15 +197,13 @@ class Semaphore:
         return place
 
     async def _begin(self, place: Place, grace: float | None) -> Hold:
-        if place.listing[-1].name != place.name:
-            place.ledger.owe(_mark(self.queue.client, place))
-        hold = Hold(place, grace=grace, error=LockLost, is_shared=True)
+        hold = Wait(self.path, place).hold(grace)
         await hold.begin()
         return hold
 
 
-class _Wait:
-    """One place's way inside."""
+class Wait:
+    """One place's way inside, the place being made by the semaphore's queue."""
 
     def __init__(self, path: str, place: Place) -> None:
         self._path = path
@@ -230,6 +228,12 @@ class _Wait:
             with self._client.beat(place.path):
                 await self._look_on()
         place.raise_if_gone()
+
+    def hold(self, grace: float | None) -> Hold:
+        """To be begun once inside; who waits behind us is told."""
+        if self._place.listing[-1].name != self._place.name:
+            self._place.ledger.owe(_mark(self._client, self._place))
+        return Hold(self._place, grace=grace, error=LockLost, is_shared=True)
 
     async def _is_next(self) -> bool:
         """Is nobody who waits before us, as far as we can know? Else return when that may have

@@ -67,7 +67,7 @@ def test_help_lists_every_command(argv: list[str]) -> None:
     done = run(*argv)
 
     assert done.returncode == 0
-    for name in (*LASTING, "status", "apply", "remove", "logs", "node", "zk"):
+    for name in (*LASTING, "status", "apply", "remove", "logs", "node", "zk", "queue", "barrier"):
         assert f"\n  {name} " in done.stdout
 
 

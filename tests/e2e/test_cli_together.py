@@ -1,0 +1,143 @@
+"""`incumbent queue` and `incumbent barrier` as scripts on several machines use them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.e2e.nodes import INCUMBENT
+from tests.e2e.terminals import Terminal, Terminals, our_server
+
+from incumbent import sync
+from incumbent.cli import dispatch
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with our_server(tmp_path_factory.mktemp("server")) as hosts:
+        yield hosts
+
+
+class Script:
+    """Commands in this process, and in terminals of their own."""
+
+    def __init__(
+        self, terminals: Terminals, hosts: str, capfd: pytest.CaptureFixture[str], root: str
+    ) -> None:
+        self.terminals, self.hosts, self.root = terminals, hosts, root
+        self._capfd = capfd
+
+    def run(self, *words: str) -> tuple[int, str, str]:
+        """Its exit code, stdout, stderr."""
+        code = dispatch([*words, "--zookeeper", self.hosts, "--root", self.root])
+        said = self._capfd.readouterr()
+        return code, said.out, said.err
+
+    def start(self, name: str, *words: str) -> Terminal:
+        command = [*INCUMBENT, *words, "--zookeeper", self.hosts, "--root", self.root]
+        return self.terminals.start(name, command)
+
+
+@pytest.fixture
+def script(
+    server: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], request: pytest.FixtureRequest
+) -> Iterator[Script]:
+    with Terminals(tmp_path) as terminals:
+        yield Script(terminals, server, capfd, f"/{request.node.name}")
+
+
+def test_each_item_goes_to_one_taker_smallest_priority_first(script: Script) -> None:
+    script.run("queue", "put", "jobs", "one")
+    script.run("queue", "put", "jobs", "two")
+    script.run("queue", "put", "jobs", "urgent", "--priority", "1")
+
+    taken = [script.run("queue", "take", "jobs") for _ in range(2)]
+    last = json.loads(script.run("queue", "take", "jobs", "-o", "json")[1])
+
+    assert taken == [(0, "urgent\n", ""), (0, "one\n", "")]
+    assert (last["data"], last["priority"]) == ("two", 100)
+    assert script.run("queue", "take", "jobs", "--timeout", "0")[0] == 1
+    assert script.run("queue", "take", "jobs", "--timeout", "0.1")[0] == 4
+
+
+def test_lines_are_items_and_a_follower_gets_what_comes(script: Script) -> None:
+    following = script.start("follow", "queue", "take", "jobs", "-f")
+    put = [*INCUMBENT, "queue", "put", "jobs", "-", "--lines", "--root", script.root]
+
+    subprocess.run([*put, "--zookeeper", script.hosts], input=b"a b\n\nc", check=True)
+
+    following.wait_for("c")
+    assert following.lines() == ["a b", "", "c"]
+    assert following.end() == 130
+    assert following.complaints() == []
+
+
+def test_an_item_that_nobody_reads_is_put_back(script: Script) -> None:
+    script.run("queue", "put", "jobs", "precious")
+    take = [*INCUMBENT, "queue", "take", "jobs", "--root", script.root]
+    closed = subprocess.Popen([*take, "--zookeeper", script.hosts], stdout=subprocess.PIPE)
+    assert closed.stdout is not None
+    closed.stdout.close()
+
+    closed.wait(20)
+
+    assert script.run("queue", "take", "jobs", "--timeout", "0")[1] == "precious\n"
+
+
+def test_those_who_meet_go_on_together_and_may_meet_again(script: Script) -> None:
+    for round_ in ("first", "second"):
+        early = [
+            script.start(f"{round_}{number}", "barrier", "meet", "deploy", "--count", "3")
+            for number in range(2)
+        ]
+        with sync.connect(script.hosts) as zk:
+            members = f"{script.root}/barriers/deploy"
+            zk.ensure(members)
+            while len(zk.children(members)) < 2:
+                assert [each.code for each in early] == [None, None]
+
+        assert script.run("barrier", "meet", "deploy", "--count", "3")[0] == 0
+
+        assert [each.ends() for each in early] == [0, 0]
+
+
+def test_who_meets_too_few_says_how_many_came(script: Script) -> None:
+    code, _, said = script.run("barrier", "meet", "few", "--count", "2", "--timeout", "0.2")
+
+    assert code == 4
+    assert "1 of 2 came within 0.2 s" in said
+
+
+def test_whoever_waits_at_a_barrier_goes_on_when_it_is_down(script: Script) -> None:
+    assert script.run("barrier", "wait", "gate") == (0, "", "")
+    script.run("barrier", "up", "gate")
+    waiting = script.start("waiting", "barrier", "wait", "gate")
+    code, _, said = script.run("barrier", "wait", "gate", "--timeout", "0.3")
+
+    assert code == 4
+    assert "`incumbent barrier down gate` takes it down" in said
+    assert waiting.code is None
+    assert script.run("barrier", "down", "gate")[0] == 0
+    assert waiting.ends() == 0
+    assert "was down already" in script.run("barrier", "down", "gate")[2]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("queue", "put", "a/b", "x"), "'a/b' is no name here"),
+        (("queue", "put", "a", "x", "--lines"), "--lines reads items from stdin"),
+        (("queue", "take", "a", "-f", "--count", "2"), "give one of them"),
+        (("barrier", "meet", "a", "--count", "0"), "--count"),
+    ],
+)
+def test_a_wrong_call_says_what_was_expected(
+    script: Script, words: tuple[str, ...], said: str
+) -> None:
+    code, _, err = script.run(*words)
+
+    assert code == 2
+    assert said in err
