@@ -12,7 +12,7 @@ from tests.e2e.nodes import INCUMBENT
 from tests.e2e.terminals import Terminal, Terminals, our_server
 
 from incumbent import sync
-from incumbent.cli import dispatch
+from incumbent.cli.dispatch import dispatch
 
 
 @pytest.fixture(scope="module")
