@@ -15,7 +15,7 @@ from tests.simulation.on_ensemble import on_ensemble
 from tests.simulation.recipes import Trial
 
 FIRST = int(os.environ.get("FIRST", "0"))
-SEEDS = int(os.environ.get("SEEDS", "25"))
+SEEDS = int(os.environ.get("SEEDS", "20"))
 
 TRIALS = [QueueTrial, CounterTrial, ValueTrial, BarrierTrial, DoubleBarrierTrial]
 
