@@ -41,7 +41,7 @@ from incumbent.recipes.queue import Queue
 from incumbent.recipes.rwlock import ReadWriteLock
 from incumbent.recipes.semaphore import Semaphore
 from incumbent.recipes.value import Value
-from incumbent.wire import Request
+from incumbent.wire import Request, WatchEvent
 
 __all__ = ["Connecting", "Zk", "connect", "tls_context"]
 
@@ -208,7 +208,16 @@ class Zk(Verbs):
     ) -> AbstractAsyncContextManager[None]:
         """As `watch`, but while the block lasts `callback(event)` is called; also once at the
         session's end, with the state EXPIRED."""
-        return self.client.watching(path, self._callbacks.watcher(callback), recursive=recursive)
+
+        def heard(event: WatchEvent) -> None:  # another one for each block, whoever is called
+            self._callbacks.put(callback, event)
+
+        return self.client.watching(path, heard, recursive=recursive)
+
+    def unwatch(self, path: str, watcher: Callback) -> None:
+        """Nobody waits for this any more: forget the `watcher` of a read of this path, here and
+        at the server. No error if it has been called, or was never there."""
+        self.client.unwatch(path, self._callbacks.watcher(watcher))
 
     def on_state(self, listener: Callable[[State], object]) -> Callable[[], None]:
         """Call `listener(state)` after each change, in order; the result takes it off again.

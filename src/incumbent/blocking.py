@@ -22,6 +22,7 @@ from typing import Any, Generic, TypeVar
 
 from incumbent.client import events as streams
 from incumbent.client import transaction as transactions
+from incumbent.client.callbacks import Turn
 from incumbent.errors import HoldLost, IncumbentError, SessionError
 from incumbent.portal import Inbox, Portal
 from incumbent.recipes import hold as holds
@@ -184,7 +185,7 @@ class Caller:
 
     def later(self, function: Callable[[T], object]) -> Callable[[T], None]:
         """For the loop: a function that has this one called in its turn."""
-        return lambda argument: self._put(function, argument)
+        return Turn(self._put, function)
 
     def _put(self, function: Callable[[Any], object], argument: object) -> None:
         with self._lock:

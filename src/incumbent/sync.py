@@ -293,6 +293,12 @@ class Zk:
         with within(self._portal, listening):
             yield
 
+    def unwatch(self, path: str, watcher: Watcher) -> None:
+        async def unwatch() -> None:
+            self._zk.unwatch(path, self._caller.later(watcher))
+
+        self._portal.ask(unwatch)
+
     def on_state(self, listener: Callable[[State], object]) -> Callable[[], None]:
         async def begin() -> Callable[[], None]:
             return self._zk.on_state(self._caller.later(listener))

@@ -9,6 +9,7 @@ import sys
 import pytest
 from tests.apache import free_port
 from tests.unit.recipes.servers import connected, embedded
+from tests.waiting import eventually
 
 from incumbent import aio
 from incumbent.client import State
@@ -20,7 +21,7 @@ from incumbent.errors import (
     NotEmpty,
     SessionClosed,
 )
-from incumbent.wire import Check, Create2
+from incumbent.wire import Check, Create2, WatchEvent
 
 
 async def test_connect_may_be_awaited_or_entered() -> None:
@@ -140,3 +141,39 @@ async def test_recipes_stand_below_the_chroot() -> None:
                 hold.ensure()
                 assert await plain.exists("/own/made")
             assert (await zk.election("/lock").view()).leader is None
+
+
+async def test_one_watcher_asked_for_again_and_again_is_one_and_can_be_taken_off() -> None:
+    async with embedded() as server, connected(server) as zk:
+        heard: list[str] = []
+
+        async def watcher(event: WatchEvent) -> None:
+            heard.append(event.path)
+
+        for _ in range(100):
+            await zk.exists("/a", watcher=watcher)
+            await zk.exists("/b", watcher=watcher)
+        assert len(zk.client._watches) == 2
+        zk.unwatch("/b", watcher)
+        zk.unwatch("/b", watcher)  # no error if it is not there
+        await zk.create("/b")
+        await zk.create("/a")
+        await eventually(lambda: heard)
+
+        assert not await zk.has_watch("/b")
+        assert heard == ["/a"]
+
+
+async def test_one_callback_that_listens_twice_hears_twice_and_each_block_ends_by_itself() -> None:
+    async with embedded() as server, connected(server) as zk:
+        heard: list[str] = []
+
+        def callback(event: WatchEvent) -> None:
+            heard.append(event.path)
+
+        async with zk.listen("/a", callback):
+            async with zk.listen("/a", callback):
+                await zk.create("/a")
+                await eventually(lambda: len(heard) == 2)
+            await zk.set("/a", b"")
+            await eventually(lambda: len(heard) == 3)

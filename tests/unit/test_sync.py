@@ -221,6 +221,22 @@ def test_a_stream_of_events(background: Background) -> None:
         other.delete("/stream", recursive=True)
 
 
+def test_a_watcher_asked_for_twice_is_one_and_can_be_taken_off(background: Background) -> None:
+    with session(background) as zk:
+        heard: list[WatchEvent] = []
+        for _ in range(3):
+            zk.exists("/twice", watcher=heard.append)
+            zk.exists("/never", watcher=heard.append)
+        zk.unwatch("/never", heard.append)
+        zk.create("/never")
+        zk.create("/twice")
+        wait_until(lambda: len(heard) == 1)
+        zk.delete("/never")
+        zk.delete("/twice")
+
+        assert [event.path for event in heard] == ["/twice"]
+
+
 def test_callbacks_block_call_anything_and_keep_their_order(background: Background) -> None:
     """(45)"""
     with session(background) as zk, session(background) as other:

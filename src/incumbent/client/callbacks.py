@@ -10,15 +10,37 @@ import asyncio
 import inspect
 from collections import deque
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from incumbent.client.watches import Watcher
 from incumbent.wire import WatchEvent
 
-__all__ = ["Callback", "Callbacks"]
+__all__ = ["Callback", "Callbacks", "Turn"]
 
 Callback: TypeAlias = Callable[[WatchEvent], Awaitable[object] | object]
 """A function or coroutine function for events. It may call anything, and wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A function that is called when its turn comes, as one thing with the function itself: asked
+    for twice on one path it is one watcher, and whoever has the function can take it off.
+
+    `put`: puts a function and its argument in a line.
+    """
+
+    put: Callable[[Callable[[Any], Any], Any], object]
+    function: Callable[[Any], Any]
+
+    def __call__(self, argument: Any) -> None:
+        self.put(self.function, argument)
+
+    def __hash__(self) -> int:
+        try:
+            return hash(self.function)
+        except TypeError:  # equal to some, and of no use in a dict: as good as any other
+            return hash(self.put)
 
 
 class Callbacks:
@@ -39,7 +61,7 @@ class Callbacks:
 
     def watcher(self, callback: Callback) -> Watcher:
         """A watcher that puts each event in the line."""
-        return lambda event: self.put(callback, event)
+        return Turn(self.put, callback)
 
     async def _work(self) -> None:
         try:

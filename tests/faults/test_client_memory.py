@@ -1,0 +1,119 @@
+"""A client of a million requests is no larger than one of some thousands, whatever was asked."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.e2e.served import Served
+
+PROGRAM = """
+    import asyncio, gc, os, sys
+    from pathlib import Path
+
+    import incumbent
+    from incumbent import aio
+    from incumbent.errors import NoNode
+    from incumbent.wire import Check, GetData
+
+    hosts, way, number = sys.argv[1], sys.argv[2], int(sys.argv[3])
+
+    def heard(event):
+        pass
+
+    def other(event):
+        pass
+
+    async def a_round(zk):
+        "28 requests of every kind, and what befalls them: refused, given up, overdue, told."
+        mine = [zk.get("/m"), zk.set("/m", b"x" * 50), zk.exists("/none", watcher=heard)]
+        mine += [zk.children("/", watcher=heard), zk.get("/m", watcher=heard), zk.sync("/m")]
+        mine += [zk.multi([Check("/m"), Check("/m")]), zk.exists("/none")]
+        await asyncio.gather(*mine)
+        made = await zk.create("/m/e", ephemeral=True, sequential=True)   # tells who listed
+        await zk.set("/m", b"y")                                          # tells who read
+        await zk.delete(made.path)
+        for _ in range(4):
+            try:
+                await zk.get("/none")
+            except NoNode:
+                pass
+        async with zk.watch("/m") as events:
+            await zk.set("/m", b"z")
+            await events.next(5)
+        given_up = [zk.submit(GetData("/m")) for _ in range(5)]
+        await asyncio.sleep(0)
+        for each in given_up:
+            each.cancel()
+        overdue = [zk.submit(GetData("/m"), timeout=1e-6) for _ in range(2)]
+        await asyncio.gather(*overdue, return_exceptions=True)
+        await zk.exists("/none", watcher=heard)                           # once more: one and the same
+        zk.unwatch("/none", other)
+        await zk.exists("/none", watcher=other)
+
+    async def asynchronous():
+        async with aio.connect(hosts, tick=0) as zk:
+            await zk.ensure("/m")
+            await asyncio.gather(*(rounds(zk, number // 10) for _ in range(2)))
+            yield_size()
+            await asyncio.gather(*(rounds(zk, number // 2) for _ in range(2)))
+            yield_size()
+
+    async def rounds(zk, number):
+        for _ in range(number // 28):
+            await a_round(zk)
+
+    def blocking():
+        with incumbent.connect(hosts, tick=0) as zk:
+            zk.ensure("/m")
+            for part in (number // 5, number):
+                for _ in range(part // 10):
+                    zk.set("/m", zk.get("/m", watcher=heard)[0])
+                    made = zk.create("/m/e", ephemeral=True, sequential=True)
+                    zk.children("/m", watcher=heard)
+                    zk.delete(made.path)
+                    zk.multi([Check("/m")])
+                    with zk.lock("/m/lock"):
+                        pass
+                yield_size()
+
+    def yield_size():
+        gc.collect()
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        print(pages * os.sysconf("SC_PAGE_SIZE"), len(gc.get_objects()), flush=True)
+
+    asyncio.run(asynchronous()) if way == "asyncio" else blocking()
+"""
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Served]:
+    with Served(tmp_path) as served:
+        yield served
+
+
+@pytest.mark.parametrize("way", ["asyncio", "blocking"])
+def test_memory_is_flat_over_some_thousand_requests(server: Served, way: str) -> None:
+    stays_flat(server, way, 7_000 if way == "asyncio" else 1_500)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("way", ["asyncio", "blocking"])
+def test_memory_is_flat_over_a_million_requests(server: Served, way: str) -> None:
+    stays_flat(server, way, 1_000_000)
+
+
+def stays_flat(server: Served, way: str, number: int) -> None:
+    """After the first fifth, nothing grows any more."""
+    command = [sys.executable, "-c", textwrap.dedent(PROGRAM), server.hosts, way, str(number)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=3600)
+    assert done.returncode == 0, done.stderr[-2000:]
+    (before, few), (after, many) = (map(int, line.split()) for line in done.stdout.splitlines())
+
+    assert many - few < 500, f"{many - few} objects more"
+    assert after - before < 2_000_000, f"{(after - before) / 1e6:.1f} MB more"
