@@ -22,7 +22,17 @@ from pathlib import Path
 from benchmarks.reports import Report, Reports, now
 from tests.children import ends_with_us
 
-__all__ = ["SESSION", "Election", "Kind", "curator", "elect", "kazoo", "library", "settle"]
+__all__ = [
+    "SESSION",
+    "Election",
+    "Kind",
+    "curator",
+    "elect",
+    "java",
+    "kazoo",
+    "library",
+    "settle",
+]
 
 SESSION = 10.0
 """Seconds: the session timeout of everybody here."""
@@ -85,19 +95,27 @@ def elect(hosts: str, path: str, command: Sequence[str] = ()) -> Kind:
 
 def curator(hosts: str, path: str, folder: Path) -> Kind | str:
     """The peer, compiled into `folder`; or why there is none here."""
+    argv = java(folder, "Latch")
+    if isinstance(argv, str):
+        return argv
+    return Kind(name="curator", argv=[*argv, hosts, path, "{name}", f"{SESSION * 1000:.0f}"])
+
+
+def java(folder: Path, program: str) -> list[str] | str:
+    """What runs a program of peers/ with Curator, compiled into `folder`; or why nothing does."""
     absent = [name for name in ("java", "javac") if shutil.which(name) is None]
     absent += [str(jar) for jar in _CURATOR if not jar.exists()]
     if absent:
         return f"Curator is left out: no {absent[0]} (apt-get install default-jdk-headless libcurator-recipes-java zookeeper)"
     classes = ":".join(map(str, _CURATOR))
-    if not (folder / "Latch.class").exists():
-        compiling = ["javac", "-cp", classes, "-d", str(folder), str(_PEERS / "Latch.java")]
+    if not (folder / f"{program}.class").exists():
+        source = str(_PEERS / f"{program}.java")
+        compiling = ["javac", "-cp", classes, "-d", str(folder), source]
         done = subprocess.run(compiling, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             return f"Curator is left out: javac says {done.stderr.strip()[:300]}"
     flags = ["-Xms32m", "-Xmx128m", "-XX:+UseSerialGC", "-XX:-UsePerfData"]
-    argv = ["java", *flags, "-cp", f"{folder}:{classes}", "Latch", hosts, path, "{name}"]
-    return Kind(name="curator", argv=[*argv, f"{SESSION * 1000:.0f}"])
+    return ["java", *flags, "-cp", f"{folder}:{classes}", program]
 
 
 class Election:
