@@ -68,8 +68,8 @@ def kth(k: int) -> Callable[[Request], bool]:
 
 
 @pytest.mark.parametrize("is_answer", [True, False], ids=["answer", "request"])
-@pytest.mark.parametrize("k", range(10))
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("k", range(8))
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if "lock" not in kind or kind[0] == "m"])
 async def test_the_connection_is_cut_at_the_kth_request(kind: str, k: int, is_answer: bool) -> None:
     """Somebody holds it, we wait, get in and leave; one reply, or request, of ours is lost."""
     async with (
@@ -219,7 +219,7 @@ async def test_many_reconnects_while_waiting_keep_the_place(kind: str) -> None:
         async with OTHERS[kind](two):
             waiting = asyncio.create_task(takes(KINDS[kind](one)))
             await eventually(lambda: _is(two, 2 * alone))
-            for _ in range(8):
+            for _ in range(3):
                 number_then = len(relay.requests)
                 relay.cut()
                 await eventually(lambda n=number_then: len(relay.requests) > n)  # type: ignore[misc]

@@ -13,7 +13,7 @@ from tests.simulation.barriers import BarrierTrial, DoubleBarrierTrial
 from tests.simulation.cluster import Cluster
 from tests.simulation.election import Election
 from tests.simulation.items import CounterTrial, QueueTrial, ValueTrial
-from tests.simulation.locks import LockTrial
+from tests.simulation.locks import LockTrial, MultiLockTrial, RwLockTrial, SemaphoreTrial
 from tests.simulation.recipes import Trial
 from tests.simulation.views import CacheTrial, GroupTrial, ObserverTrial
 
@@ -42,6 +42,9 @@ WORLDS: dict[str, Run] = {
         seed, kinds=kinds, faults=faults
     ),
     "lock": lambda seed, kinds, faults: LockTrial(seed, kinds=kinds, faults=faults),
+    "rwlock": lambda seed, kinds, faults: RwLockTrial(seed, kinds=kinds, faults=faults),
+    "semaphore": lambda seed, kinds, faults: SemaphoreTrial(seed, kinds=kinds, faults=faults),
+    "multilock": lambda seed, kinds, faults: MultiLockTrial(seed, kinds=kinds, faults=faults),
     "cache": lambda seed, kinds, faults: CacheTrial(seed, kinds=kinds, faults=faults),
     "group": lambda seed, kinds, faults: GroupTrial(seed, kinds=kinds, faults=faults),
     "observer": lambda seed, kinds, faults: ObserverTrial(seed, kinds=kinds, faults=faults),

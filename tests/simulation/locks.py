@@ -7,9 +7,10 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tests.simulation.recipes import SESSION, Belief, Trial
+from tests.simulation.recipes import Belief, Trial
 
 from incumbent import aio
+from incumbent.client import State
 from incumbent.errors import IncumbentError, LockTimeout
 from incumbent.recipes.hold import Hold
 from incumbent.server.tree import CreateNode, DeleteNode, EndSession, SetNode, Transaction
@@ -19,7 +20,14 @@ from incumbent.testing.world import Host
 __all__ = ["LockTrial", "MultiLockTrial", "RwLockTrial", "SemaphoreTrial"]
 
 
-class LockTrial(Trial):
+class _Trial(Trial):
+    """Whoever begins to hold something is looked at then; in between little can go wrong."""
+
+    faults_for = 12.0
+    look_every = 0.1
+
+
+class LockTrial(_Trial):
     """One holder at a time, with tokens that rise."""
 
     name = "lock"
@@ -72,7 +80,7 @@ class LockTrial(Trial):
         return [path for path in tree if path != "/app/l"]
 
 
-class RwLockTrial(Trial):
+class RwLockTrial(_Trial):
     """Readers together, a writer alone, nobody overtakes, both go on."""
 
     name = "rwlock"
@@ -141,7 +149,7 @@ class RwLockTrial(Trial):
         return [path for path in tree if path != "/app/rw"]
 
 
-class SemaphoreTrial(Trial):
+class SemaphoreTrial(_Trial):
     """Never more inside than the size allowed, whatever it was changed to and when.
 
     What the server made durable is the judge's: every size and every contender by its zxid. Who is
@@ -149,7 +157,7 @@ class SemaphoreTrial(Trial):
     """
 
     name = "semaphore"
-    calm = 3 * SESSION + 10.0
+    calm = 16.0  # in which many stay long: who is forgotten then waits long
 
     def __init__(
         self, seed: int, *, kinds: Sequence[str] = (), faults: Sequence[Fault] | None = None
@@ -160,6 +168,8 @@ class SemaphoreTrial(Trial):
         self.changes = self.rng.random() < 0.6
         self.sizes: list[tuple[int, int]] = []  # since which zxid, which
         self.standing: dict[str, int] = {}  # name → its czxid
+        self.owners: dict[str, int] = {}  # name → its session
+        self.committed_at = 0.0
         self.due: dict[str, float] = {}  # name → since when there is room for it
         self.entered = self.most = self.resized = 0
 
@@ -193,15 +203,18 @@ class SemaphoreTrial(Trial):
             if hold.name in self.standing and self.before(hold.name) >= self.allowed([hold.name]):
                 self.blame(f"{hold.name} is inside after {self.before(hold.name)} others")
             self.believes(host, hold)
-            await asyncio.sleep(host.rng.choice([0.0, 0.1, 1.0, 5.0]) * host.rng.random())
+            times = [0.0, 0.1, 1.0, 5.0] if self.world.now < self.healed_at else [0.0, 7.0]
+            await asyncio.sleep(host.rng.choice(times) * host.rng.random())
             hold.ensure()
 
     def committed(self, transaction: Transaction) -> None:
+        self.committed_at = self.world.now
         for change in transaction.changes:
             if isinstance(change, CreateNode | SetNode) and change.path == "/app/s":
                 self.sizes.append((transaction.zxid, int(change.data or b"")))
             elif isinstance(change, CreateNode) and change.path.startswith("/app/s/queue/"):
-                self.standing[change.path.rpartition("/")[2]] = transaction.zxid
+                name = change.path.rpartition("/")[2]
+                self.standing[name], self.owners[name] = transaction.zxid, change.owner
             elif isinstance(change, DeleteNode):
                 self.standing.pop(change.path.rpartition("/")[2], None)
             elif isinstance(change, EndSession):
@@ -223,16 +236,23 @@ class SemaphoreTrial(Trial):
         self.most = max(self.most, len(held))
         if held and len(held) > self.allowed([belief.hold.name for belief in held]):
             self.blame(f"{len(held)} inside at {self.world.now:.6f} s: {', '.join(map(str, held))}")
-        if self.world.now > self.healed_at + 3 * SESSION:  # those who died unseen are gone by now
+        if self.world.now > self.healed_at + 8.0:  # all are connected, and what was owed is done
             self.look_for_forgotten({belief.hold.name for belief in held})
 
     def look_for_forgotten(self, inside: set[str]) -> None:
-        """Nobody stands where there is room for it and waits on."""
+        """Nobody whose session lives stands where there is room for it and waits on."""
+        live = {c.session_id for p, c in self.clients if p.alive and c.state is State.CONNECTED}
         first = sorted(self.standing, key=lambda name: self.standing[name])[: self.sizes[-1][1]]
         now = self.world.now
-        self.due = {name: self.due.get(name, now) for name in first if name not in inside}
+        self.due = {
+            name: self.due.get(name, now)
+            for name in first
+            if name not in inside and self.owners[name] in live
+        }
+        if now > self.committed_at + 0.6:  # a server that cannot write, or one whom nobody asks to
+            self.due.clear()
         for name, since in self.due.items():
-            if now - since > 1.0:
+            if now - since > 0.3:
                 self.blame(f"{name} waits, with room for it since {since:.6f} s")
 
     def progressed(self) -> Mapping[str, int]:
@@ -242,7 +262,7 @@ class SemaphoreTrial(Trial):
         return [path for path in tree if path not in ("/app/s", "/app/s/queue")]
 
 
-class MultiLockTrial(Trial):
+class MultiLockTrial(_Trial):
     """All or none of several locks, in any order of their paths, beside single ones."""
 
     name = "multilock"

@@ -1,9 +1,9 @@
 """A recipe in the simulated world: clients on hosts that fail, one server, and an outside judge.
 
 A recipe's own file makes a `Trial` of it: `use` is what one client does, again and again, until
-`is_over`; `look` is asked every 20 ms and after whatever `use` reports; `progressed` counts what
-must go on after healing; `leftovers` is what may still stand when all are done. `run` raises
-AssertionError, with the schedule and a timeline, for whatever must not be.
+`is_over`; `look` is asked every `look_every` seconds, and whenever one of them has a hold;
+`progressed` counts what must go on after healing; `leftovers` is what may still stand when all
+are done. `run` raises AssertionError, with the schedule and a timeline, for whatever must not be.
 
 Rule of this file: the judge believes no client. It reads the world's true time and the server's
 tree, from a host that no fault touches.
@@ -82,6 +82,7 @@ class Trial:
     names: Sequence[str] = ("n1", "n2", "n3")
     root = "/app"
     faults_for = 20.0  # seconds
+    look_every = 0.02  # seconds
     progress_within = 30.0  # seconds from healing, or from the last progress, to the next
     calm = 0.0  # seconds that they go on without faults before they stop
 
@@ -97,8 +98,9 @@ class Trial:
             failing=disk.failing,
         )
         self.server: Server | None = None
-        self.clients: list[tuple[Host, Client]] = []
+        self.clients: list[tuple[Process, Client]] = []
         self.beliefs: list[Belief] = []
+        self._held: list[Belief] = []
         self.busy: dict[str, bool] = {}
         self.is_over = False
         self.healed_at = math.inf
@@ -141,16 +143,17 @@ class Trial:
         now = self.world.now
         belief = Belief(host.processes[0], hold, now, now, kind)
         self.beliefs.append(belief)
+        self._held.append(belief)
         self.world.record("holds", kind=kind, name=hold.name)
         self.look()
         return belief
 
     def held(self) -> list[Belief]:
         """Who believes to hold something at this moment."""
-        held = [belief for belief in self.beliefs[-20:] if belief.is_held]
-        for belief in held:
+        self._held = [belief for belief in self._held if belief.is_held]  # lost is lost
+        for belief in self._held:
             belief.until = self.world.now
-        return held
+        return self._held
 
     # -- what runs on the hosts
 
@@ -163,7 +166,7 @@ class Trial:
         while True:
             try:
                 async with self.connect(host) as zk:
-                    self.clients.append((host, zk.client))
+                    self.clients.append((host.processes[0], zk.client))
                     await self.work(zk, host)
             except IncumbentError as error:
                 self.world.record("no session", why=str(error))
@@ -201,7 +204,7 @@ class Trial:
     async def watch(self) -> None:
         while True:
             self.look()
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(self.look_every)
 
     async def progress(self) -> None:
         """Each count has grown."""

@@ -19,7 +19,7 @@ import incumbent
 from incumbent import sync
 from incumbent.errors import LockTimeout, MixedDialects
 
-_SOURCE = Path(__file__).parents[1] / "conformance" / "clients" / "Holder.java"
+_SOURCE = Path(__file__).parent / "clients" / "Holder.java"
 _JARS = ("curator-recipes", "curator-framework", "curator-client", "zookeeper", "zookeeper-jute")
 _JARS += ("guava", "slf4j-api", "slf4j-nop", "netty-all")
 _CLASSPATH = ":".join(f"/usr/share/java/{jar}.jar" for jar in _JARS)
