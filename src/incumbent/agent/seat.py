@@ -17,6 +17,7 @@ from incumbent.agent import lifecycle
 from incumbent.agent.adoption import adopt
 from incumbent.agent.bell import Bell
 from incumbent.agent.breadcrumbs import why_wait
+from incumbent.agent.commands import Orders
 from incumbent.agent.grant import Grant, read_offer
 from incumbent.agent.instance import Instance
 from incumbent.agent.offering import Offering, why_not_run
@@ -294,8 +295,12 @@ class Seat:
         """Hold the seat until it is to be given up; then the candidate is gone too."""
         self._is_leading, self._candidate_gone = True, False
         self._listing = [each.name for each in place.listing]
-        watch = asyncio.ensure_future(self._watch_candidates(place))
-        watch.add_done_callback(take_outcome)
+        orders = Orders(self._client, self._tree, self.name, self.bell.ring)
+        watches = [
+            asyncio.ensure_future(each) for each in (self._watch_candidates(place), orders.follow())
+        ]
+        for watch in watches:
+            watch.add_done_callback(take_outcome)
         try:
             while True:
                 why = self._why_leave()
@@ -309,7 +314,12 @@ class Seat:
                     return
                 if instance is not None and instance.is_empty:
                     await self._after_exit(place, instance)
+                elif orders.has_news:
+                    await self._take_order(place, orders)
                 elif instance is not None:
+                    if orders.begun is not None and instance.state == "running":
+                        await orders.finish(place, instance.epoch, f"done: epoch {instance.epoch}")
+                        continue
                     stop = self._why_stop()
                     if stop:
                         await self._stop_instance(stop)
@@ -320,6 +330,8 @@ class Seat:
                     wait, until = self._why_not_start()
                     if wait and self._offering.may_be_granted:
                         await self._waive()
+                    elif wait and orders.begun is not None:
+                        await orders.finish(place, self._epoch, f"failed: {wait}")
                     elif wait:
                         state = "waiting" if until is None else "backoff"
                         self._report(state if self._view.desired.run else "stopped", wait)
@@ -328,7 +340,20 @@ class Seat:
                         await self._start(place)
         finally:
             self._is_leading = False
-            watch.cancel()
+            for watch in watches:
+                watch.cancel()
+
+    async def _take_order(self, place: Place, orders: Orders) -> None:
+        """So far there is one thing to be ordered: a restart, under the same leadership."""
+        instance = self.instance
+        epoch = instance.epoch if instance is not None else self._epoch
+        order = await orders.take(place, epoch, why_not_run(self._term, self._view))
+        if order is None:
+            return
+        self._term.say(f"{self.name}: {order.command.do} ordered{order.by}")
+        self._start_at = 0.0
+        if instance is not None:
+            await self._stop_instance(f"{order.command.do} ordered{order.by}")
 
     async def _start(self, place: Place) -> None:
         """Prove every earlier instance dead, write the new epoch, order the start."""

@@ -16,6 +16,7 @@ from incumbent.errors import IncumbentError
 __all__ = [
     "Breadcrumb",
     "Candidate",
+    "Command",
     "Control",
     "Desired",
     "NodeFacts",
@@ -24,6 +25,7 @@ __all__ = [
     "Plan",
     "SeatPlan",
     "SeatRecord",
+    "Taken",
     "Tree",
     "UnreadableZnode",
     "read",
@@ -137,6 +139,24 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
     receipt: str = ""
 
 
+class Taken(msgspec.Struct, frozen=True, kw_only=True):
+    """An order at one seat: by which leader, for which of its instances, and what came of it."""
+
+    epoch: int
+    session: str
+    outcome: str = ""
+
+
+class Command(msgspec.Struct, frozen=True, kw_only=True):
+    """/components/<c>/commands/<id>: what the leaders of its seats are to do once. `seats`: by
+    number, who took it."""
+
+    v: int = 1
+    do: str
+    by: str = ""
+    seats: dict[str, Taken] = {}
+
+
 class SeatPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Where a seat should be: its node, and those that stand by."""
 
@@ -225,6 +245,9 @@ class Tree:
     def desired(self, component: str) -> str:
         return f"{self.component(component)}/desired"
 
+    def commands(self, component: str) -> str:
+        return f"{self.component(component)}/commands"
+
     def seats(self, component: str) -> str:
         return f"{self.component(component)}/seats"
 
@@ -261,7 +284,11 @@ class Tree:
 
     def component_skeleton(self, component: str, copies: int) -> list[tuple[str, bytes]]:
         """Below a component's own znode: what `apply` creates with it in one multi."""
-        out = [(self.desired(component), write(Desired())), (self.seats(component), b"")]
+        out = [
+            (self.desired(component), write(Desired())),
+            (self.commands(component), b""),
+            (self.seats(component), b""),
+        ]
         for number in range(copies):
             out += self.seat_skeleton(seat_name(component, number))
         return out

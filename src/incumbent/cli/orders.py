@@ -32,6 +32,7 @@ from incumbent.wire import Check, Create, MultiOp, SetData, WatchEvent
 
 __all__ = [
     "Change",
+    "again",
     "apply",
     "breadcrumbs_of",
     "components",
@@ -39,6 +40,7 @@ __all__ = [
     "discard",
     "make_skeleton",
     "remove",
+    "until_ended",
 ]
 
 T = TypeVar("T")
@@ -61,7 +63,7 @@ class Change:
 
 async def make_skeleton(client: Client, tree: Tree) -> None:
     """What must exist before anything else, in one flight. Made twice is no error."""
-    await _again(lambda: _make_skeleton(client, tree))
+    await again(lambda: _make_skeleton(client, tree))
 
 
 async def apply(
@@ -72,7 +74,7 @@ async def apply(
     One that an operator stopped stays stopped, unless `run`.
     """
     await make_skeleton(client, tree)
-    changes = [await _again(lambda spec=spec: _declare(client, tree, spec, run)) for spec in specs]  # type: ignore[misc]
+    changes = [await again(lambda spec=spec: _declare(client, tree, spec, run)) for spec in specs]  # type: ignore[misc]
     ours = {spec.name for spec in specs}
     others = [name for name in await components(client, tree) if name not in ours]
     return [*changes, *(Change(name, "absent") for name in others)]
@@ -90,8 +92,8 @@ async def components(client: Client, tree: Tree) -> list[str]:
 
 async def discard(client: Client, tree: Tree, name: str) -> bool:
     """Stop a component; if nothing of it runs, remove it. Returns whether it is removed."""
-    await _again(lambda: _stop(client, tree, name))
-    return await _again(lambda: _bury(client, tree, name))
+    await again(lambda: _stop(client, tree, name))
+    return await again(lambda: _bury(client, tree, name))
 
 
 async def remove(
@@ -101,12 +103,12 @@ async def remove(
 
     Raises `No` if there is none, `TimedOut`: it stays stopped then.
     """
-    if not await _again(lambda: _stop(client, tree, name)):
+    if not await again(lambda: _stop(client, tree, name)):
         known = ", ".join(await components(client, tree)) or "none"
         raise No(f"there is no component {name}; there are: {known}")
     try:
         async with asyncio.timeout(timeout):
-            await _until_ended(client, tree, name, say)
+            await until_ended(client, tree, name, say)
     except TimeoutError:
         left = await _breadcrumbs(client, tree, name)
         what = ", ".join(f"epoch {crumb.epoch} on {crumb.node}" for _, crumb in left)
@@ -114,7 +116,7 @@ async def remove(
             f"{name} is ordered to stop, but is not proven dead after {timeout:g} s: {what}; "
             f"`incumbent status` says why, then `incumbent remove {name}` again"
         ) from None
-    await _again(lambda: _bury(client, tree, name))
+    await again(lambda: _bury(client, tree, name))
 
 
 async def confirm_dead(
@@ -128,7 +130,7 @@ async def confirm_dead(
     freed = []
     for seat, crumb in crumbs:
         try:
-            await _again(lambda s=seat, c=crumb: client.delete(tree.breadcrumb(s, c.epoch)))  # type: ignore[misc]
+            await again(lambda s=seat, c=crumb: client.delete(tree.breadcrumb(s, c.epoch)))  # type: ignore[misc]
             freed.append((seat, crumb))
         except NoNode:
             continue
@@ -178,8 +180,7 @@ async def _declare(client: Client, tree: Tree, spec: Spec, run: bool) -> Change:
     found = await _spec(client, tree, name)
     if found is None:
         first, rest = _seats(tree, spec, range(spec.copies))
-        desired, seats = tree.component_skeleton(name, 0)
-        top = [(tree.component(name), b"" if rest else data), desired, seats]
+        top = [(tree.component(name), b"" if rest else data), *tree.component_skeleton(name, 0)]
         await client.multi([*_creates(top), *first])
         await _in_parts(client, rest)
         if rest:
@@ -310,7 +311,7 @@ async def _breadcrumbs(client: Client, tree: Tree, name: str) -> list[tuple[str,
     return found
 
 
-async def _until_ended(client: Client, tree: Tree, name: str, say: Callable[[str], None]) -> None:
+async def until_ended(client: Client, tree: Tree, name: str, say: Callable[[str], None]) -> None:
     """Until no seat has a breadcrumb, told by watches."""
     is_said = False
     for number in sorted(map(int, await client.children(tree.seats(name)))):
@@ -331,7 +332,7 @@ async def _until_ended(client: Client, tree: Tree, name: str, say: Callable[[str
             await changed
 
 
-async def _again(turn: Callable[[], Awaitable[T]]) -> T:
+async def again(turn: Callable[[], Awaitable[T]]) -> T:
     """Take a turn until its transaction went through as read. Ends with the session, or refused."""
     tries = 0
     while True:

@@ -1,0 +1,182 @@
+"""Orders to the leader of a seat: a znode below the component, made by anybody who may.
+
+    create /incumbent/components/web/commands/now restart
+
+or, as JSON, `{"v": 1, "do": "restart", "by": "who orders it"}`. Whoever leads a seat takes the
+order: in one transaction with the check that its candidate stands it writes into the znode which
+epoch it is carried out for; then it acts, and writes down what came of it. An order that was taken
+by an instance of a leader that is gone is not repeated: what came of it is unknown.
+
+What was carried out stays there to be read; the newest `KEPT` of a component, that is.
+
+Rule of this file: nothing is done for an order before it is taken, and nothing twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from incumbent.agent.tree import (
+    Command,
+    Taken,
+    Tree,
+    UnreadableZnode,
+    read,
+    session_key,
+    split_seat,
+    write,
+)
+from incumbent.agent.view import follow_children, patient, take_outcome
+from incumbent.client import Client
+from incumbent.errors import BadVersion, FateUnknown, NoNode, NotSent
+from incumbent.recipes.place import Place
+from incumbent.wire import Delete, SetData, Stat
+
+__all__ = ["KEPT", "KNOWN", "Order", "Orders", "is_done", "read_command"]
+
+KEPT = 20
+KNOWN = ("restart",)
+UNKNOWN = "unknown: its leader is gone, and did not say what came of it"
+
+
+def read_command(data: bytes, path: str) -> Command:
+    """What a person writes by hand is one word, what a program writes is JSON. Raises
+    `UnreadableZnode`."""
+    text = data.decode(errors="replace").strip()
+    return read(Command, data, path) if text.startswith("{") else Command(do=text)
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True):
+    """A command as read, for one seat."""
+
+    path: str
+    command: Command
+    version: int
+
+    @property
+    def id(self) -> str:
+        return self.path.rpartition("/")[2]
+
+    @property
+    def by(self) -> str:
+        """For a sentence."""
+        return f" by {self.command.by}" if self.command.by else ""
+
+
+def is_done(command: Command, copies: int) -> bool:
+    """Whether every seat's outcome is there."""
+    return all(k in command.seats and command.seats[k].outcome for k in map(str, range(copies)))
+
+
+class Orders:
+    """For one seat, while this node leads it. `ring` is called when something has changed."""
+
+    def __init__(self, client: Client, tree: Tree, seat: str, ring: Callable[[], None]) -> None:
+        self._client = client
+        self._session = session_key(client.session_id)
+        self._tree = tree
+        self._component, number = split_seat(seat)
+        self._number = str(number)
+        self._ring = ring
+        self._names: list[str] = []
+        self._settled: set[str] = set()
+        self.begun: Order | None = None
+        """Taken by us; its outcome is still to be written."""
+
+    async def follow(self) -> None:
+        """Until cancelled."""
+
+        async def see(names: list[str]) -> None:
+            self._names = names
+            self._settled.intersection_update(names)
+            self._ring()
+
+        await follow_children(self._client, self._tree.commands(self._component), see)
+
+    @property
+    def has_news(self) -> bool:
+        """Is there an order that we have not looked at?"""
+        return self.begun is None and any(name not in self._settled for name in self._names)
+
+    async def take(self, place: Place, epoch: int, why_not: str) -> Order | None:
+        """The oldest order that is ours to carry out, taken; None: there is none.
+
+        `epoch`: of the instance that it concerns. `why_not`: why nothing can be carried out now,
+        which then is the outcome.
+        """
+        for order in await self._open():
+            command, taken = order.command, order.command.seats.get(self._number)
+            if taken is not None and (taken.session, taken.epoch) == (self._session, epoch):
+                self.begun = order  # by us, and the answer was lost, or our agent was killed
+                return order
+            if taken is not None:
+                await self._write(place, order, taken.epoch, UNKNOWN)
+            elif command.do not in KNOWN:
+                what = f"refused: {command.do!r} is not known here; known: {', '.join(KNOWN)}"
+                await self._write(place, order, epoch, what)
+            elif why_not:
+                await self._write(place, order, epoch, f"refused: {why_not}")
+            elif await self._write(place, order, epoch, ""):
+                self.begun = order
+                return order
+        return None
+
+    async def finish(self, place: Place, epoch: int, outcome: str) -> None:
+        """What came of the order that we have begun."""
+        assert self.begun is not None
+        path, self.begun = self.begun.path, None
+        while True:
+            try:
+                data, stat = await patient(lambda: self._client.get(path))
+                order = _order(path, data, stat)
+            except (NoNode, UnreadableZnode):
+                return
+            if await self._write(place, order, epoch, outcome):
+                self._tidy()
+                return
+            place.raise_if_gone()
+
+    async def _open(self) -> Sequence[Order]:
+        """What we have not settled yet, the oldest first."""
+        found: list[tuple[int, Order]] = []
+        for name in self._names:
+            if name in self._settled:
+                continue
+            path = f"{self._tree.commands(self._component)}/{name}"
+            try:
+                data, stat = await patient(lambda p=path: self._client.get(p))  # type: ignore[misc]
+                order = _order(path, data, stat)
+            except (NoNode, UnreadableZnode):
+                self._settled.add(name)
+                continue
+            taken = order.command.seats.get(self._number)
+            if taken is not None and taken.outcome:
+                self._settled.add(name)
+            else:
+                found.append((stat.czxid, order))
+        return [order for _, order in sorted(found, key=lambda each: each[0])]
+
+    async def _write(self, place: Place, order: Order, epoch: int, outcome: str) -> bool:
+        """Say what becomes of it at our seat. False: somebody else wrote, or it may be unwritten."""
+        taken = Taken(epoch=epoch, session=self._session, outcome=outcome)
+        seats = {**order.command.seats, self._number: taken}
+        data = write(msgspec.structs.replace(order.command, seats=seats))
+        try:
+            await self._client.multi([place.check_own(), SetData(order.path, data, order.version)])
+        except (BadVersion, NoNode, FateUnknown, NotSent):
+            return False
+        if outcome:
+            self._settled.add(order.id)
+        return True
+
+    def _tidy(self) -> None:
+        """Delete what is too old, as far as it was carried out."""
+        for name in sorted(self._settled)[:-KEPT] if len(self._settled) > KEPT else ():
+            path = f"{self._tree.commands(self._component)}/{name}"
+            self._client.submit(Delete(path)).add_done_callback(take_outcome)
+
+
+def _order(path: str, data: bytes, stat: Stat) -> Order:
+    return Order(path=path, command=read_command(data, path), version=stat.version)

@@ -1,0 +1,185 @@
+"""Stop, start and restart: obeyed by whoever leads, and no seat changes hands for it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from tests.simulation.cluster import Cluster
+
+from incumbent.agent.commands import KEPT
+from incumbent.agent.tree import Command, Taken, read, write
+from incumbent.cli import lifecycle
+from incumbent.client import Client
+from incumbent.testing.guardian import SimGuardian
+
+
+class Ordered(Cluster):
+    """One seat on three nodes, and an operator."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.seats = 1
+        self.programs = self.programs[:1]
+        self.in_order: list[tuple[int, str]] = []
+        """The starts of this story; afterwards a node fails for good."""
+
+    async def story(self) -> None:
+        for name in ("zk", "n1", "n2", "n3"):
+            self.boot(name)
+        self.world.host("ops")
+        await self.world.host("ops").call(self.apply(), "apply")
+        await asyncio.sleep(10.0)
+        await self.world.host("ops").call(self.operate(), "operate")
+        self.in_order = self.starts()
+
+    async def operate(self) -> None:
+        ops = self.world.host("ops")
+        self.client = Client(self.hosts, clock=ops.clock, rng=ops.rng, log=self.say)
+        await self.client.connect(timeout=30.0)
+        await self.orders()
+        await self.client.close()
+
+    async def orders(self) -> None:
+        raise NotImplementedError
+
+    async def restart(self, name: str) -> dict[str, str]:
+        path = await lifecycle.order_restart(self.client, self.tree, "c0", order_id=name, by="ops")
+        return await lifecycle.until_outcome(self.client, self.tree, "c0", path)
+
+    async def candidates(self) -> list[str]:
+        return sorted(await self.client.children(self.tree.election("c0/0")))
+
+    def starts(self) -> list[tuple[int, str]]:
+        """(epoch, node), first to last."""
+        events = [json.loads(line) for line in self.journal.lines]
+        return [(e["epoch"], e["node"]) for e in events if e["event"] == "start"]
+
+    def guardian(self, node: str) -> SimGuardian:
+        guardian = self.nodes[node].guardian
+        assert guardian is not None
+        return guardian
+
+
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_a_restart_is_a_new_epoch_under_the_same_leadership(seed: int) -> None:
+    class Restarted(Ordered):
+        async def orders(self) -> None:
+            self.before = await self.candidates()
+            self.outcomes = [await self.restart(f"r{k}") for k in range(3)]
+            self.after = await self.candidates()
+
+    cluster = Restarted(seed)
+
+    cluster.run()
+
+    assert cluster.outcomes == [{"c0/0": f"done: epoch {n}"} for n in (2, 3, 4)]
+    assert cluster.before == cluster.after, "an election was held"
+    assert len({node for _, node in cluster.in_order}) == 1
+
+
+def test_an_order_by_hand_is_one_word() -> None:
+    class ByHand(Ordered):
+        async def orders(self) -> None:
+            path = f"{self.tree.commands('c0')}/now"
+            await self.client.create(path, b"restart\n")
+            self.outcome = await lifecycle.until_outcome(self.client, self.tree, "c0", path)
+
+    cluster = ByHand(1)
+
+    cluster.run()
+
+    assert cluster.outcome == {"c0/0": "done: epoch 2"}
+
+
+@pytest.mark.parametrize("data", [b"explode", b'{"v": 1, "do": "explode"}'])
+def test_what_is_not_known_is_refused_with_what_is(data: bytes) -> None:
+    class Unknown(Ordered):
+        async def orders(self) -> None:
+            path = f"{self.tree.commands('c0')}/now"
+            await self.client.create(path, data)
+            self.outcome = await lifecycle.until_outcome(self.client, self.tree, "c0", path)
+
+    cluster = Unknown(1)
+
+    cluster.run()
+
+    assert cluster.outcome == {"c0/0": "refused: 'explode' is not known here; known: restart"}
+    assert [epoch for epoch, _ in cluster.in_order] == [1]
+
+
+def test_what_is_stopped_is_not_restarted() -> None:
+    class Stopped(Ordered):
+        async def orders(self) -> None:
+            await lifecycle.want(self.client, self.tree, "c0", run=False)
+            await asyncio.sleep(3.0)
+            self.outcome = await self.restart("r")
+            self.asleep = self.starts()
+            await lifecycle.want(self.client, self.tree, "c0", run=True)
+            await lifecycle.until_running(self.client, self.tree, "c0")
+
+    cluster = Stopped(1)
+
+    cluster.run()
+
+    assert cluster.outcome == {"c0/0": "refused: an operator stopped it"}
+    assert len(cluster.asleep) == 1
+    assert [epoch for epoch, _ in cluster.in_order] == [1, 2]
+    assert len({node for _, node in cluster.in_order}) == 1, "a stop gives no seat up"
+
+
+def test_an_order_that_a_gone_leader_took_is_not_repeated() -> None:
+    class Taken_(Ordered):
+        async def orders(self) -> None:
+            path = f"{self.tree.commands('c0')}/old"
+            taken = Command(do="restart", seats={"0": Taken(epoch=0, session="of another")})
+            await self.client.create(path, write(taken))
+            self.outcome = await lifecycle.until_outcome(self.client, self.tree, "c0", path)
+
+    cluster = Taken_(1)
+
+    cluster.run()
+
+    assert cluster.outcome["c0/0"].startswith("unknown: ")
+    assert [epoch for epoch, _ in cluster.in_order] == [1]
+
+
+def test_an_order_is_carried_out_though_the_agent_is_killed_meanwhile() -> None:
+    class Killed(Ordered):
+        async def orders(self) -> None:
+            owner = self.starts()[-1][1]
+            path = await lifecycle.order_restart(
+                self.client, self.tree, "c0", order_id="r", by="ops"
+            )
+            while not read(Command, (await self.client.get(path))[0], path).seats:  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+            agent = self.guardian(owner).agent
+            assert agent is not None
+            agent.kill()
+            self.outcome = await lifecycle.until_outcome(self.client, self.tree, "c0", path)
+
+    cluster = Killed(1)
+
+    cluster.run()
+
+    epochs = [epoch for epoch, _ in cluster.in_order]
+    assert epochs == [1, 2]
+    assert cluster.outcome["c0/0"] in ("done: epoch 2",) or cluster.outcome["c0/0"].startswith(
+        "unknown"
+    )
+
+
+def test_only_the_newest_orders_are_kept() -> None:
+    class Many(Ordered):
+        async def orders(self) -> None:
+            for k in range(KEPT + 5):
+                await self.restart(f"r{k:03}")
+            await asyncio.sleep(1.0)
+            self.kept = sorted(await self.client.children(self.tree.commands("c0")))
+
+    cluster = Many(1)
+
+    cluster.run()
+
+    assert cluster.kept == [f"r{k:03}" for k in range(5, KEPT + 5)]
