@@ -457,4 +457,4 @@ async def test_one_whose_session_ended_as_it_waited_to_leave_learns_that_its_rou
 
 async def _wants_out(zk: aio.Zk, path: str) -> bool:
     datas = [(await zk.get(f"{path}/{name}"))[0] for name in await zk.children(path)]
-    return any(Word.read(data).state == "leaving" for data in datas)
+    return any(Word.read(path, data).state == "leaving" for data in datas)

@@ -36,6 +36,7 @@ from incumbent.errors import (
     BrokenBarrier,
     FateUnknown,
     IncumbentError,
+    MalformedValue,
     NoNode,
     NotSent,
     Refused,
@@ -217,7 +218,7 @@ class DoubleBarrier:
                 await changed.wait()
         finally:
             self._client.unwatch(place.path, heard)
-        self._word = Word.read(data)
+        self._word = Word.read(place.path, data)
         if not self._word.members:
             self._ask_first()
 
@@ -301,7 +302,7 @@ class DoubleBarrier:
             assert asked is not None
             try:
                 data, _ = await asyncio.shield(asked)
-                word = Word.read(data)
+                word = Word.read(self._at(self._word.first), data)
                 if word.members:
                     break
             except (FateUnknown, NotSent):
@@ -328,7 +329,7 @@ class DoubleBarrier:
                 self._raise_if_over(place)
                 raise BrokenBarrier(self.path, "somebody deleted our znode") from None
             else:
-                return Word.read(data)
+                return Word.read(place.path, data)
 
     def _has_left(self, word: Word) -> bool:
         if word.state == "broken":
@@ -377,7 +378,9 @@ class DoubleBarrier:
             return False
         if isinstance(answer, Refused):
             return False
-        word = Word.read(answer.data)
+        word = Word()
+        with contextlib.suppress(MalformedValue):
+            word = Word.read(self.path, answer.data)
         return word.round == self._word.round and word.state == "left"
 
     def _at(self, name: str) -> str:

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from incumbent.errors import MalformedValue
+
 __all__ = ["MOST", "Answer", "Word"]
 
 MOST = 100
@@ -35,11 +37,20 @@ class Word:
     members: tuple[str, ...] = ()
 
     @classmethod
-    def read(cls, data: bytes | None) -> Word:
+    def read(cls, path: str, data: bytes | None) -> Word:
+        """Raises `MalformedValue` if somebody else wrote there."""
         if not data:
             return cls()
-        said = json.loads(data)
-        return cls(**said | {"members": tuple(said["members"])})
+        try:
+            said = json.loads(data)
+            return cls(
+                state=str(said["state"]),
+                round=str(said["round"]),
+                first=str(said["first"]),
+                members=tuple(map(str, said["members"])),
+            )
+        except (ValueError, TypeError, KeyError):
+            raise MalformedValue(path, data, "what members of a double barrier write") from None
 
     def data(self, state: str, members: Sequence[str] = ()) -> bytes:
         said = {"state": state, "round": self.round, "first": self.first}

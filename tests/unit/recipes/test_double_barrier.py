@@ -11,7 +11,7 @@ from tests.unit.recipes.servers import Asked, connected, embedded
 from tests.waiting import eventually
 
 from incumbent import aio
-from incumbent.errors import BarrierTimeout, BrokenBarrier, SessionClosed
+from incumbent.errors import BarrierTimeout, BrokenBarrier, MalformedValue, SessionClosed
 from incumbent.recipes.round import MOST, Word
 
 
@@ -140,8 +140,21 @@ async def test_a_member_lost_inside_breaks_the_barrier_for_all_and_it_serves_aga
 
 
 async def _all_wait(zk: aio.Zk, number: int) -> bool:
-    words = [Word.read((await zk.get(f"/b/{name}"))[0]) for name in await zk.children("/b")]
+    words = [Word.read(name, (await zk.get(f"/b/{name}"))[0]) for name in await zk.children("/b")]
     return [word.state for word in words].count("leaving") == number
+
+
+async def test_a_members_znode_that_somebody_wrote_over_is_named() -> None:
+    async with embedded() as server, connected(server) as one, connected(server) as two:
+        waiting = asyncio.create_task(one.double_barrier("/b", 2).enter())
+        await eventually(lambda: _stand(two, 1))
+        (name,) = await two.children("/b")
+        await two.set(f"/b/{name}", b"{}")
+
+        with pytest.raises(MalformedValue, match=name):
+            await asyncio.wait_for(waiting, 5)
+
+        await eventually(lambda: is_empty(two))
 
 
 async def test_who_does_not_come_in_time_is_told_how_many_did_and_leaves_nothing() -> None:
