@@ -52,13 +52,15 @@ class Portal:
             raise SessionClosed(0, "made before this process was forked; connect again here")
         if self._is_over:
             raise SessionClosed(0, "the program is ending, its sessions are closed")
-        if threading.current_thread() is self._thread:
+        if threading.get_ident() == self._thread.ident:
             raise RuntimeError("a blocking call from the event loop's thread would wait for itself")
 
     def post(self, function: Callable[[], object]) -> None:
         """Have it called on the loop, and don't wait."""
-        with contextlib.suppress(RuntimeError):  # the loop is closed: the program is ending
+        try:
             self._loop.call_soon_threadsafe(function)
+        except RuntimeError:  # the loop is closed: the program is ending
+            return
 
     def run(
         self,
@@ -98,11 +100,14 @@ class Portal:
             raise SessionClosed(0, "closed while waiting")
         return task.result()
 
-    def ask(self, begin: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """As `run`, in half the time, for what needs no task: that waits for answers only."""
+    def ask(self, begin: Callable[[], Coroutine[Any, Any, T]], flush: Callable[[], object]) -> T:
+        """As `run`, in half the time, for what needs no task: that waits for answers only.
+
+        `flush` is called after each step: nothing more will be asked in this turn.
+        """
         self.check()
         calls: Inbox = queue.SimpleQueue()
-        errand = _Errand(begin, calls)
+        errand = _Errand(begin, flush, calls)
         self._wait(calls, errand.step, errand.stop)
         return errand.result()
 
@@ -143,8 +148,14 @@ class _Errand(Generic[T]):
     coroutines are for `run`.
     """
 
-    def __init__(self, begin: Callable[[], Coroutine[Any, Any, T]], told: Inbox) -> None:
+    def __init__(
+        self,
+        begin: Callable[[], Coroutine[Any, Any, T]],
+        flush: Callable[[], object],
+        told: Inbox,
+    ) -> None:
         self._begin = begin
+        self._flush = flush
         self._told = told
         self._coroutine: Coroutine[Any, Any, T] | None = None
         self._awaited: asyncio.Future[Any] | None = None
@@ -171,6 +182,7 @@ class _Errand(Generic[T]):
                 asyncio.get_running_loop().call_soon(self.step)
             else:
                 self._awaited.add_done_callback(self.step)
+            self._flush()
 
     def stop(self) -> None:
         """On the loop: cancel what it waits for; it ends by that."""

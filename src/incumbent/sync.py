@@ -22,11 +22,11 @@ import asyncio
 import logging
 import random
 import ssl
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from incumbent import aio
 from incumbent.blocking import (
@@ -86,6 +86,8 @@ __all__ = [
     "Zk",
     "connect",
 ]
+
+T = TypeVar("T")
 
 
 def connect(
@@ -191,7 +193,7 @@ class Zk:
         acl: Sequence[Acl] = OPEN_ACL,
         parents: bool = False,
     ) -> Created:
-        return self._portal.ask(
+        return self._ask(
             lambda: self._zk.create(
                 path,
                 data,
@@ -205,65 +207,63 @@ class Zk:
         )
 
     def delete(self, path: str, version: int = -1, *, recursive: bool = False) -> None:
-        self._portal.ask(lambda: self._zk.delete(path, version, recursive=recursive))
+        self._ask(lambda: self._zk.delete(path, version, recursive=recursive))
 
     def exists(self, path: str, *, watcher: Watcher | None = None) -> Stat | None:
-        return self._portal.ask(lambda: self._zk.exists(path, watcher=self._later(watcher)))
+        return self._ask(lambda: self._zk.exists(path, watcher=self._later(watcher)))
 
     def get(self, path: str, *, watcher: Watcher | None = None) -> tuple[bytes, Stat]:
-        return self._portal.ask(lambda: self._zk.get(path, watcher=self._later(watcher)))
+        return self._ask(lambda: self._zk.get(path, watcher=self._later(watcher)))
 
     def set(self, path: str, data: bytes | None, version: int = -1) -> Stat:
-        return self._portal.ask(lambda: self._zk.set(path, data, version))
+        return self._ask(lambda: self._zk.set(path, data, version))
 
     def children(self, path: str, *, watcher: Watcher | None = None) -> list[str]:
-        return self._portal.ask(lambda: self._zk.children(path, watcher=self._later(watcher)))
+        return self._ask(lambda: self._zk.children(path, watcher=self._later(watcher)))
 
     def children_and_stat(
         self, path: str, *, watcher: Watcher | None = None
     ) -> tuple[list[str], Stat]:
-        return self._portal.ask(
-            lambda: self._zk.children_and_stat(path, watcher=self._later(watcher))
-        )
+        return self._ask(lambda: self._zk.children_and_stat(path, watcher=self._later(watcher)))
 
     def descendants(self, path: str) -> int:
-        return self._portal.ask(lambda: self._zk.descendants(path))
+        return self._ask(lambda: self._zk.descendants(path))
 
     def ephemerals(self, prefix: str = "/") -> list[str]:
-        return self._portal.ask(lambda: self._zk.ephemerals(prefix))
+        return self._ask(lambda: self._zk.ephemerals(prefix))
 
     def get_acl(self, path: str) -> tuple[list[Acl], Stat]:
-        return self._portal.ask(lambda: self._zk.get_acl(path))
+        return self._ask(lambda: self._zk.get_acl(path))
 
     def set_acl(self, path: str, acl: Sequence[Acl], version: int = -1) -> Stat:
-        return self._portal.ask(lambda: self._zk.set_acl(path, acl, version))
+        return self._ask(lambda: self._zk.set_acl(path, acl, version))
 
     def who_am_i(self) -> list[Id]:
-        return self._portal.ask(self._zk.who_am_i)
+        return self._ask(self._zk.who_am_i)
 
     def add_auth(self, scheme: str, credential: bytes) -> None:
         self._portal.run(lambda: self._zk.add_auth(scheme, credential))
 
     def multi(self, operations: Sequence[MultiOp]) -> list[Any]:
-        return self._portal.ask(lambda: self._zk.multi(operations))
+        return self._ask(lambda: self._zk.multi(operations))
 
     def transaction(self) -> Transaction:
         return Transaction(self._portal, self._zk.transaction())
 
     def read_all(self, operations: Sequence[MultiReadOp]) -> list[Any]:
-        return self._portal.ask(lambda: self._zk.read_all(operations))
+        return self._ask(lambda: self._zk.read_all(operations))
 
     def sync(self, path: str) -> None:
-        self._portal.ask(lambda: self._zk.sync(path))
+        self._ask(lambda: self._zk.sync(path))
 
     def ensure(self, path: str) -> None:
-        self._portal.ask(lambda: self._zk.ensure(path))
+        self._ask(lambda: self._zk.ensure(path))
 
     def has_watch(self, path: str, kind: WatchType = WatchType.ANY) -> bool:
-        return self._portal.ask(lambda: self._zk.has_watch(path, kind))
+        return self._ask(lambda: self._zk.has_watch(path, kind))
 
     def remove_watches(self, path: str, kind: WatchType = WatchType.ANY) -> bool:
-        return self._portal.ask(lambda: self._zk.remove_watches(path, kind))
+        return self._ask(lambda: self._zk.remove_watches(path, kind))
 
     def reconfig(
         self,
@@ -273,14 +273,14 @@ class Zk:
         members: str | None = None,
         config_id: int = -1,
     ) -> bytes:
-        return self._portal.ask(
+        return self._ask(
             lambda: self._zk.reconfig(
                 joining=joining, leaving=leaving, members=members, config_id=config_id
             )
         )
 
     def config(self) -> bytes:
-        return self._portal.ask(self._zk.config)
+        return self._ask(self._zk.config)
 
     @contextmanager
     def watch(self, path: str, *, recursive: bool = False) -> Iterator[Events]:
@@ -297,7 +297,7 @@ class Zk:
         async def unwatch() -> None:
             self._zk.unwatch(path, self._caller.later(watcher))
 
-        self._portal.ask(unwatch)
+        self._ask(unwatch)
 
     def on_state(self, listener: Callable[[State], object]) -> Callable[[], None]:
         async def begin() -> Callable[[], None]:
@@ -305,6 +305,9 @@ class Zk:
 
         remove = self._portal.run(begin)
         return lambda: self._portal.post(remove)
+
+    def _ask(self, begin: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        return self._portal.ask(begin, self._zk.client.flush)
 
     def _later(self, watcher: Watcher | None) -> Watcher | None:
         return None if watcher is None else self._caller.later(watcher)

@@ -10,7 +10,8 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
 
 import pytest
 from tests.waiting import wait_until
@@ -40,6 +41,10 @@ def interruptible() -> Iterator[None]:
     signal.signal(signal.SIGUSR1, old)
 
 
+def ask(begin: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    return portal().ask(begin, lambda: None)
+
+
 @pytest.mark.parametrize("way", ["ask", "run"])
 def test_interrupted_at_any_moment_a_call_leaves_nothing_running(
     server: EmbeddedServer, interruptible: None, way: str
@@ -48,7 +53,7 @@ def test_interrupted_at_any_moment_a_call_leaves_nothing_running(
     assert main is not None
     with incumbent.connect(server.hosts, tick=0) as zk:
         the_portal, loop = portal(), portal()._loop
-        call = {"ask": the_portal.ask, "run": the_portal.run}[way]
+        call = {"ask": ask, "run": the_portal.run}[way]
         running: list[int] = []
 
         async def work() -> None:
@@ -86,7 +91,7 @@ def test_what_a_call_raises_is_raised_and_what_it_awaits_is_awaited() -> None:
     async def nothing() -> str:
         return "at once"
 
-    for call in (portal().ask, portal().run):
+    for call in (ask, portal().run):
         with pytest.raises(KeyError, match="this one"):
             call(fail)
         assert call(nothing) == "at once"

@@ -160,6 +160,10 @@ class Client(Session, Verbs):
         root = None if absolute or not self.root.path else self.root
         return self._traffic.submit(request, timeout=timeout, watcher=watcher, root=root)
 
+    def flush(self) -> None:
+        """Send what was submitted in this turn of the loop now, and not at its end."""
+        self._traffic.pump()
+
     @asynccontextmanager
     async def watch(self, path: str, *, recursive: bool = False) -> AsyncIterator[Events]:
         """Every event on a znode, whether or not it exists, as a stream; `recursive`: and on
