@@ -124,6 +124,7 @@ class ItemQueue:
     async def peek(self, timeout: float | None = 0) -> Item | None:
         """The first item, which stays where it is; None if there is none. Two round trips."""
         async with self.items() as items:
+            items.looks_ahead = False
             return await items.peek(timeout)
 
     async def size(self) -> int:
@@ -176,7 +177,7 @@ class Items:
 
     One recursive watch tells of each item that comes and goes, so that the queue is listed once
     per connection. While an item is being deleted, the next one's data is read in the same
-    flight.
+    flight. Who wants one only (`looks_ahead` is False) watches only where there is none.
     """
 
     def __init__(self, queue: ItemQueue) -> None:
@@ -251,13 +252,15 @@ class Items:
             self._news.clear()
             try:
                 if self._is_stale:
-                    await self._list()
+                    await self._list(watches=self.looks_ahead)
                 name = self._choose(prefer=self._ahead[0] if self._ahead else "")
                 if name is not None:
                     if item := await self._read(name):
                         return item
                 elif not waits:
                     return None
+                elif not self._is_watching:
+                    await self._list(watches=True)
                 else:
                     await self._news.wait()
             except (FateUnknown, NotSent, SessionExpired):
@@ -269,12 +272,13 @@ class Items:
         draw = self._queue.rng.randrange
         return self._line.choose(self._losses, draw, prefer=prefer, without=without)
 
-    async def _list(self) -> None:
+    async def _list(self, *, watches: bool) -> None:
         """The watch first, then the listing: whatever comes or goes after it is told."""
         path, was_watching = self._queue.path, self._is_watching
         self._line.begin()
-        self._is_stale, self._is_watching = False, True
-        sent: list[asyncio.Future[Any]] = [] if was_watching else [self._submit_watch()]
+        self._is_stale, self._is_watching = False, was_watching or watches
+        begins = watches and not was_watching
+        sent: list[asyncio.Future[Any]] = [self._submit_watch()] if begins else []
         sent.append(self._client.submit(GetChildren(path)))
         try:
             *_, names = answers = await asyncio.gather(*sent, return_exceptions=True)
@@ -311,8 +315,12 @@ class Items:
         return asked
 
     def _missing(self, name: str) -> None:
-        """It is gone, and the watch should have said so before: if not, look again."""
-        self._is_stale = self._is_stale or name in self._line
+        """It is gone. A watch should have said so before: if it has not, look again."""
+        if not self._is_watching:
+            self._line.remove(name)
+        self._is_stale = (
+            self._is_stale or name in self._line or not (self._is_watching or self._line)
+        )
 
     def _heard(self, event: WatchEvent) -> None:
         if event.state is KeeperState.EXPIRED:

@@ -262,7 +262,20 @@ async def test_taking_one_costs_three_flights() -> None:
             await zk.queue("/jobs").take()
             names = asked.names(zk.session_id, without=("Ping", "RemoveWatches"))
 
-    assert names == ["AddWatch", "GetChildren", "GetData", "Delete"]
+    assert names == ["GetChildren", "GetData", "Delete"]
+
+
+async def test_looking_costs_two_flights_and_finding_nothing_one() -> None:
+    async with embedded() as server, connected(server) as zk:
+        asked = Asked(server)
+        assert await zk.queue("/jobs").take(0) is None
+        nothing = asked.names(zk.session_id)
+        await zk.queue("/jobs").put("x")
+        asked.requests.clear()
+        assert await zk.queue("/jobs").peek() is not None
+
+        assert nothing == ["GetChildren"]
+        assert asked.names(zk.session_id) == ["GetChildren", "GetData"]
 
 
 async def test_taking_on_costs_one_flight_for_each_item() -> None:
