@@ -33,7 +33,7 @@ from incumbent.spec import Spec, parse_specs
 ROOT = Path(__file__).parents[1]
 FILES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")])
 COMMANDS = (
-    *("up", "agent", "apply", "remove", "stop", "start", "restart", "status", "logs"),
+    *("up", "agent", "apply", "remove", "stop", "start", "restart", "signal", "status", "logs"),
     *("node list", "node confirm-dead"),
     *("elect", "lock", "once", "server", "server backup", "server restore", "demo"),
     *("queue put", "queue take"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,7 +39,7 @@ def test_a_restart_is_a_new_process_on_the_same_node_and_no_election(nodes: Node
 
     after = nodes.wait("web", "running")
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == f"web is restarted: epoch {before['epoch'] + 1}\n"
+    assert done.stdout == f"web restart done: epoch {before['epoch'] + 1}\n"
     assert (after["node"], after["epoch"]) == (before["node"], before["epoch"] + 1)
     assert not is_alive(before["pid"])
     assert candidates(nodes) == standing
@@ -60,6 +61,30 @@ def test_a_stop_lasts_and_a_start_ends_it(nodes: Nodes) -> None:
     assert nodes.wait("web", "running")["node"] == before["node"], "a stop gives no seat up"
     assert nodes.wait("worker", "stopped")
     assert nodes.cli("start", "web").stdout == "web was not stopped\n"
+
+
+def test_a_signal_reaches_the_program(nodes: Nodes, tmp_path: Path) -> None:
+    heard = tmp_path / "heard"
+    script = f"trap 'echo hup > {heard}' HUP; while :; do sleep 0.05; done"
+    nodes.apply(f'[component.deaf]\n{SLEEP}[component.trap]\ncommand = ["sh", "-c", "{script}"]\n')
+    before = nodes.wait("trap", "running")
+    wait_until(lambda: "HUP" in caught(before["pid"]), what="the program to set its trap")
+
+    done = nodes.cli("signal", "HUP", "trap", "--wait")
+
+    assert done.stdout == f"trap signal HUP done: epoch {before['epoch']}\n"
+    wait_until(heard.exists)
+    assert nodes.wait("trap", "running")["pid"] == before["pid"]
+    assert nodes.cli("signal", "BANG", "trap").returncode == 2
+
+
+def caught(pid: int) -> set[str]:
+    """The signals that a process has a handler for."""
+    status = dict(
+        line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines()
+    )
+    mask = int(status["SigCgt"], 16)
+    return {each.name.removeprefix("SIG") for each in signal.Signals if mask >> (each - 1) & 1}
 
 
 def test_an_order_for_what_is_not_there_names_what_is(nodes: Nodes) -> None:

@@ -44,8 +44,12 @@ class Ordered(Cluster):
     async def orders(self) -> None:
         raise NotImplementedError
 
+    async def order(self, name: str, do: str = "restart", signal: str = "") -> str:
+        command = Command(do=do, signal=signal, by="ops")
+        return await lifecycle.order(self.client, self.tree, "c0", command, order_id=name)
+
     async def restart(self, name: str) -> dict[str, str]:
-        path = await lifecycle.order_restart(self.client, self.tree, "c0", order_id=name, by="ops")
+        path = await self.order(name)
         return await lifecycle.until_outcome(self.client, self.tree, "c0", path)
 
     async def candidates(self) -> list[str]:
@@ -105,8 +109,30 @@ def test_what_is_not_known_is_refused_with_what_is(data: bytes) -> None:
 
     cluster.run()
 
-    assert cluster.outcome == {"c0/0": "refused: 'explode' is not known here; known: restart"}
+    assert cluster.outcome == {
+        "c0/0": "refused: 'explode' is not known here; known: restart, signal NAME"
+    }
     assert [epoch for epoch, _ in cluster.in_order] == [1]
+
+
+def test_a_signal_reaches_what_runs_and_no_other() -> None:
+    class Signalled(Ordered):
+        async def orders(self) -> None:
+            self.outcomes = []
+            for k, name in enumerate(("HUP", "SIGUSR1", "NONSENSE")):
+                path = await self.order(f"s{k}", "signal", name)
+                outcome = await lifecycle.until_outcome(self.client, self.tree, "c0", path)
+                self.outcomes.append(outcome["c0/0"])
+
+    cluster = Signalled(1)
+
+    cluster.run()
+
+    assert cluster.outcomes == [
+        "done: epoch 1",
+        "done: epoch 1",
+        "refused: there is no signal 'NONSENSE'",
+    ]
 
 
 def test_what_is_stopped_is_not_restarted() -> None:
@@ -149,9 +175,7 @@ def test_an_order_is_carried_out_though_the_agent_is_killed_meanwhile() -> None:
     class Killed(Ordered):
         async def orders(self) -> None:
             owner = self.starts()[-1][1]
-            path = await lifecycle.order_restart(
-                self.client, self.tree, "c0", order_id="r", by="ops"
-            )
+            path = await self.order("r")
             while not read(Command, (await self.client.get(path))[0], path).seats:  # noqa: ASYNC110
                 await asyncio.sleep(0.001)
             agent = self.guardian(owner).agent

@@ -1,6 +1,7 @@
 """Orders to the leader of a seat: a znode below the component, made by anybody who may.
 
     create /incumbent/components/web/commands/now restart
+    create /incumbent/components/web/commands/reload "signal HUP"
 
 or, as JSON, `{"v": 1, "do": "restart", "by": "who orders it"}`. Whoever leads a seat takes the
 order: in one transaction with the check that its candidate stands it writes into the znode which
@@ -14,6 +15,7 @@ Rule of this file: nothing is done for an order before it is taken, and nothing 
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -34,10 +36,10 @@ from incumbent.errors import BadVersion, FateUnknown, NoNode, NotSent
 from incumbent.recipes.place import Place
 from incumbent.wire import Delete, SetData, Stat
 
-__all__ = ["KEPT", "KNOWN", "Order", "Orders", "is_done", "read_command"]
+__all__ = ["KEPT", "KNOWN", "Order", "Orders", "is_done", "read_command", "signal_number"]
 
 KEPT = 20
-KNOWN = ("restart",)
+KNOWN = ("restart", "signal NAME")
 UNKNOWN = "unknown: its leader is gone, and did not say what came of it"
 
 
@@ -45,7 +47,25 @@ def read_command(data: bytes, path: str) -> Command:
     """What a person writes by hand is one word, what a program writes is JSON. Raises
     `UnreadableZnode`."""
     text = data.decode(errors="replace").strip()
-    return read(Command, data, path) if text.startswith("{") else Command(do=text)
+    if text.startswith("{"):
+        return read(Command, data, path)
+    do, _, rest = text.partition(" ")
+    return Command(do=do, signal=rest) if do == "signal" else Command(do=text)
+
+
+def signal_number(name: str) -> int | None:
+    """Of HUP, or SIGHUP."""
+    wanted = name.strip().upper()
+    return getattr(signal.Signals, wanted if wanted.startswith("SIG") else f"SIG{wanted}", None)
+
+
+def _problem(command: Command) -> str:
+    """What is wrong with an order, or ""."""
+    if command.do == "signal" and signal_number(command.signal) is None:
+        return f"there is no signal {command.signal!r}"
+    if command.do not in ("restart", "signal"):
+        return f"{command.do!r} is not known here; known: {', '.join(KNOWN)}"
+    return ""
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,6 +83,11 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     def by(self) -> str:
         """For a sentence."""
         return f" by {self.command.by}" if self.command.by else ""
+
+    @property
+    def what(self) -> str:
+        """For a sentence."""
+        return f"{self.command.do} {self.command.signal}".strip()
 
 
 def is_done(command: Command, copies: int) -> bool:
@@ -113,9 +138,8 @@ class Orders:
                 return order
             if taken is not None:
                 await self._write(place, order, taken.epoch, UNKNOWN)
-            elif command.do not in KNOWN:
-                what = f"refused: {command.do!r} is not known here; known: {', '.join(KNOWN)}"
-                await self._write(place, order, epoch, what)
+            elif wrong := _problem(command):
+                await self._write(place, order, epoch, f"refused: {wrong}")
             elif why_not:
                 await self._write(place, order, epoch, f"refused: {why_not}")
             elif await self._write(place, order, epoch, ""):

@@ -184,6 +184,10 @@ class Custody:
         instance.stop_ordered = True
         self.link.send(m.Stop(seat=instance.seat, epoch=instance.epoch, grace=grace))
 
+    def signal(self, instance: Instance, signo: int) -> None:
+        """To its main process; nothing tells whether it arrived."""
+        self.link.send(m.Signal(seat=instance.seat, epoch=instance.epoch, signo=signo))
+
     # ── deaths
 
     async def prove_empty(self, why: str) -> None:

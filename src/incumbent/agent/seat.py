@@ -17,7 +17,7 @@ from incumbent.agent import lifecycle
 from incumbent.agent.adoption import adopt
 from incumbent.agent.bell import Bell
 from incumbent.agent.breadcrumbs import why_wait
-from incumbent.agent.commands import Orders
+from incumbent.agent.commands import Orders, signal_number
 from incumbent.agent.grant import Grant, read_offer
 from incumbent.agent.instance import Instance
 from incumbent.agent.offering import Offering, why_not_run
@@ -344,16 +344,23 @@ class Seat:
                 watch.cancel()
 
     async def _take_order(self, place: Place, orders: Orders) -> None:
-        """So far there is one thing to be ordered: a restart, under the same leadership."""
+        """A restart under the same leadership, or a signal."""
         instance = self.instance
         epoch = instance.epoch if instance is not None else self._epoch
         order = await orders.take(place, epoch, why_not_run(self._term, self._view))
         if order is None:
             return
-        self._term.say(f"{self.name}: {order.command.do} ordered{order.by}")
-        self._start_at = 0.0
-        if instance is not None:
-            await self._stop_instance(f"{order.command.do} ordered{order.by}")
+        self._term.say(f"{self.name}: {order.what} ordered{order.by}")
+        signo = signal_number(order.command.signal)
+        if order.command.do == "restart":
+            self._start_at = 0.0
+            if instance is not None:
+                await self._stop_instance(f"restart ordered{order.by}")
+        elif instance is None or instance.state != "running" or signo is None:
+            await orders.finish(place, epoch, "failed: nothing runs")
+        else:
+            self._term.custody.signal(instance, signo)
+            await orders.finish(place, epoch, f"done: epoch {epoch}")
 
     async def _start(self, place: Place) -> None:
         """Prove every earlier instance dead, write the new epoch, order the start."""

@@ -149,10 +149,11 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True):
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
     """/components/<c>/commands/<id>: what the leaders of its seats are to do once. `seats`: by
-    number, who took it."""
+    number, who took it. `signal`: its name, SIGHUP, where that is what to do."""
 
     v: int = 1
     do: str
+    signal: str = ""
     by: str = ""
     seats: dict[str, Taken] = {}
 

@@ -25,7 +25,7 @@ from incumbent.cli.explain import node_rows, seat_rows, title
 from incumbent.cli.options import AsOutput, Data, Hosts, Output, Root
 from incumbent.cli.screen import print_table
 from incumbent.cli.srvr import times
-from incumbent.cli.stop_start import restart, start, stop
+from incumbent.cli.stop_start import restart, signal, start, stop
 from incumbent.cli.together import barrier_app, queue_app
 from incumbent.cli.zk import zk_app
 from incumbent.errors import IncumbentError, NumbersDontFit, SpecError, SpecErrors
@@ -202,8 +202,8 @@ def remove(
     _run(work())
 
 
-for _command_of_three in (stop, start, restart):
-    app.command()(_command_of_three)
+for _ordering in (stop, start, restart, signal):
+    app.command()(_ordering)
 
 
 @app.command("logs")

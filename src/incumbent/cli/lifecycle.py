@@ -1,7 +1,7 @@
-"""`stop`, `start` and `restart`: what operators want of components that are there.
+"""`stop`, `start`, `restart`, `signal`: what operators want of components that are there.
 
 Stop and start are what is wanted from now on: a word in the tree, obeyed by whoever leads.
-Restart is an order, carried out once by who leads then, without giving the seat up.
+The others are orders, carried out once by who leads then, without giving the seat up.
 
 Rule of this file: what is ordered stays ordered; waiting for it only looks.
 """
@@ -32,7 +32,7 @@ from incumbent.errors import NodeExists, NoNode
 from incumbent.spec import decode
 from incumbent.wire import WatchEvent
 
-__all__ = ["matching", "order_restart", "until_outcome", "until_running", "want"]
+__all__ = ["matching", "order", "until_outcome", "until_running", "want"]
 
 
 async def matching(client: Client, tree: Tree, patterns: Sequence[str]) -> list[str]:
@@ -57,13 +57,13 @@ async def want(client: Client, tree: Tree, component: str, *, run: bool) -> bool
     return True
 
 
-async def order_restart(
-    client: Client, tree: Tree, component: str, *, order_id: str, by: str
+async def order(
+    client: Client, tree: Tree, component: str, command: Command, *, order_id: str
 ) -> str:
     """Order it once; the path of the order."""
     path = f"{tree.commands(component)}/{order_id}"
     with suppress(NodeExists):  # an earlier try of ours, whose answer was lost
-        await client.create(path, write(Command(do="restart", by=by)), parents=True)
+        await client.create(path, write(command), parents=True)
     return path
 
 

@@ -1,4 +1,4 @@
-"""`incumbent stop`, `start` and `restart`: for one component or many.
+"""`incumbent stop`, `start`, `restart` and `signal`: for one component or many.
 
 Rule of this file: nothing but arguments, calls and printing, as in `commands`.
 """
@@ -16,16 +16,17 @@ from typing import Annotated
 
 import typer
 
-from incumbent.agent.tree import Tree
+from incumbent.agent.commands import signal_number
+from incumbent.agent.tree import Command, Tree
 from incumbent.cli import lifecycle, orders
 from incumbent.cli.cluster import connected
-from incumbent.cli.exits import DONE, No, TimedOut, say
+from incumbent.cli.exits import DONE, No, TimedOut, Usage, say
 from incumbent.cli.options import Hosts, Root
 from incumbent.client import Client
 from incumbent.errors import IncumbentError
 from incumbent.settings import resolve
 
-__all__ = ["restart", "start", "stop"]
+__all__ = ["restart", "signal", "start", "stop"]
 
 Names = Annotated[
     list[str], typer.Argument(metavar="NAME…", help="Components, by name or glob ('web*').")
@@ -86,20 +87,51 @@ def restart(
     An order that nobody can carry out (it is stopped; the cluster is paused) is refused, which
     --wait tells. Orders stay in the tree, with what came of them: the newest 20 of a component.
     """
+    _order(Command(do="restart", by=_me()), names, wait, timeout, zookeeper, root)
+
+
+def signal(
+    name: Annotated[str, typer.Argument(metavar="SIGNAL", help="HUP, USR1, …")],
+    names: Names,
+    wait: Wait = False,
+    timeout: WaitTimeout = 60.0,
+    zookeeper: Hosts = None,
+    root: Root = None,
+) -> None:
+    """Send a signal to the main process of components, wherever they run.
+
+    --wait tells whether something ran to be sent it; what a program makes of it, nobody knows.
+    """
+    if signal_number(name) is None:
+        raise Usage(f"there is no signal {name}; `kill -l` lists them")
+    command = Command(do="signal", signal=name, by=_me())
+    _order(command, names, wait, timeout, zookeeper, root)
+
+
+def _me() -> str:
+    return f"{getpass.getuser()}@{socket.gethostname()}"
+
+
+def _order(
+    command: Command,
+    names: Sequence[str],
+    wait: bool,
+    timeout: float,
+    zookeeper: str | None,
+    root: str | None,
+) -> None:
     order_id = f"{time.time_ns()}-{os.getpid()}"
-    by = f"{getpass.getuser()}@{socket.gethostname()}"
+    what = f"{command.do} {command.signal}".strip()
 
     async def work(client: Client, tree: Tree, name: str) -> str:
-        path = await lifecycle.order_restart(client, tree, name, order_id=order_id, by=by)
+        path = await lifecycle.order(client, tree, name, command, order_id=order_id)
         if not wait:
-            return f"is ordered to restart ({path})"
+            return f"is ordered to {what} ({path})"
         outcomes = await lifecycle.until_outcome(client, tree, name, path)
-        bad = [each for each in outcomes.values() if not each.startswith("done")]
-        if bad:
-            raise No(f"{name}: {'; '.join(f'{k}: {v}' for k, v in outcomes.items())}")
-        return (
-            f"is restarted: {', '.join(each.removeprefix('done: ') for each in outcomes.values())}"
-        )
+        if any(not each.startswith("done") for each in outcomes.values()):
+            raise No(f"{name}: {'; '.join(f'{seat}: {said}' for seat, said in outcomes.items())}")
+        epochs = ", ".join(each.removeprefix("done: ") for each in outcomes.values())
+        return f"{what} done: {epochs}"
 
     _each(names, work, zookeeper, root, timeout)
 

@@ -40,6 +40,7 @@ __all__ = [
     "Splitter",
     "Start",
     "Started",
+    "Signal",
     "Stop",
     "Stopping",
     "Stuck",
@@ -121,6 +122,16 @@ class Stop:
     seat: str
     epoch: int
     grace: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signal:
+    """A signal to the main process, as an operator wants it; lost where none runs."""
+
+    tag: ClassVar[str] = "SIGNAL"
+    seat: str
+    epoch: int
+    signo: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,7 +285,7 @@ class Shutdown:
     why: str
 
 
-FromAgent: TypeAlias = Hello | Session | Alive | Lease | Start | Stop | Seen | Paused | Bye
+FromAgent: TypeAlias = Hello | Session | Alive | Lease | Start | Stop | Signal | Seen | Paused | Bye
 FromGuardian: TypeAlias = (
     Welcome | Started | Refused | Stopping | Exited | Empty | Stuck | LeaseAck | Shutdown
 )
@@ -433,6 +444,7 @@ _KINDS: Mapping[str, type[Message]] = {
         Lease,
         Start,
         Stop,
+        Signal,
         Seen,
         Paused,
         Bye,

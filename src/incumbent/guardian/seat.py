@@ -175,6 +175,10 @@ class Seat:
             Signal(seat, epoch, SIGCONT),
         ]
 
+    def signal(self, signo: int) -> list[Action]:
+        """By an operator's order: only to a program that runs and is not being stopped."""
+        return [Signal(*self.key, signo)] if self.state == "running" else []
+
     def kill(self, now: float, why: str) -> list[Action]:
         if self.state in ("killing", "stuck", "empty"):
             return []

@@ -198,6 +198,9 @@ class Table:
                 return self._lease(message, now)
             case m.Stop(seat=name, epoch=epoch, grace=grace):
                 return self._stop(name, epoch, grace, now)
+            case m.Signal(seat=name, epoch=epoch, signo=signo):
+                seat = self._find(name, epoch)
+                return seat.signal(signo) if seat else []
             case m.Seen(seat=name, epoch=epoch):
                 seat = self._find(name, epoch)
                 return seat.seen() if seat else []
