@@ -85,9 +85,14 @@ TESTS = [b for b in blocks("python") if "\ndef test_" in b.code]
 
 @pytest.mark.parametrize("block", PROGRAMS, ids=named)
 def test_a_program_in_the_documents_runs(
-    block: Block, hosts: str, capsys: pytest.CaptureFixture[str]
+    block: Block,
+    hosts: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     code = block.code.replace("127.0.0.1:2181", hosts)
+    monkeypatch.chdir(tmp_path)
 
     exec(compile(code, named(block), "exec"), {"__name__": "__main__"})
 

@@ -56,7 +56,7 @@ PROGRAM = """
         await zk.exists("/none", watcher=other)
 
     async def asynchronous():
-        async with aio.connect(hosts, tick=0) as zk:
+        async with aio.connect(hosts, tick=0, session_timeout=40, timeout=40) as zk:
             await zk.ensure("/m")
             await asyncio.gather(*(rounds(zk, number // 10) for _ in range(2)))
             yield_size()
@@ -68,7 +68,7 @@ PROGRAM = """
             await a_round(zk)
 
     def blocking():
-        with incumbent.connect(hosts, tick=0) as zk:
+        with incumbent.connect(hosts, tick=0, session_timeout=40, timeout=40) as zk:
             zk.ensure("/m")
             for part in (number // 5, number):
                 for _ in range(part // 10):

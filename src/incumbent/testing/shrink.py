@@ -21,6 +21,8 @@ def shrink(
 ) -> list[Fault]:
     """A part of `faults`, some of them shorter, that fails as well. At most `most` runs.
 
+    Raises ValueError if these don't fail themselves.
+
     First whole stretches go, the longest first, then single faults; then those that are left get
     shorter.
     """
@@ -32,6 +34,8 @@ def shrink(
         return runs <= most and fails(some)
 
     small = list(faults)
+    if not still(small):
+        raise ValueError(f"these {len(small)} faults don't fail: nothing can be made smaller")
     size = max(1, len(small) // 2)
     while True:
         at, before = 0, len(small)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 
+import pytest
+
 from incumbent.testing.disks import SimDisk
 from incumbent.testing.faults import Fault
 from incumbent.testing.shrink import shrink
@@ -81,3 +83,8 @@ def test_a_slow_disk_takes_longer_and_a_healed_one_does_not() -> None:
 
     assert not disk.failing()
     assert all(disk.delay() <= 0.01 for _ in range(50))
+
+
+def test_what_does_not_fail_cannot_be_made_smaller() -> None:
+    with pytest.raises(ValueError, match="don't fail"):
+        shrink([Fault(at=1.0, kind="cut", a="n1")], lambda some: False)
