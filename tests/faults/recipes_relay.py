@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from incumbent.wire import FrameDecoder, ReplyHeader, Request, decode_request, frame
+from incumbent.wire import FrameDecoder, ReplyHeader, Request, Xid, decode_request, frame
 from incumbent.wire.jute import Reader
 
 __all__ = ["Relay", "relay_to"]
@@ -19,6 +19,7 @@ class Relay:
     """A TCP relay to one server.
 
     requests    every request that came from clients, in order
+    events      how many watch events went to clients
     lose_answer a request for which this is true reaches the server; when its answer comes, the
                 connection is cut instead
     lose_request a request for which this is true is not passed on, and the connection is cut
@@ -29,6 +30,7 @@ class Relay:
 
     def __init__(self, host: str, port: int) -> None:
         self.requests: list[Request] = []
+        self.events = 0
         self.lose_answer: Callable[[Request], bool] = lambda request: False
         self.lose_request: Callable[[Request], bool] = lambda request: False
         self.on_answer: Callable[[Request], None] = lambda request: None
@@ -114,11 +116,14 @@ class _Pair:
         request: Request | None = None
         if self.is_first_answer:
             self.is_first_answer = False
-        elif sent := self.sent.get(ReplyHeader.read(Reader(body)).xid):
-            request = sent.pop(0)
-            if self.relay.lose_answer(request):
-                self.cut()
-                return
+        else:
+            xid = ReplyHeader.read(Reader(body)).xid
+            self.relay.events += xid == Xid.EVENT
+            if sent := self.sent.get(xid):
+                request = sent.pop(0)
+                if self.relay.lose_answer(request):
+                    self.cut()
+                    return
         self.near.send(body)
         if request is not None:
             self.relay.on_answer(request)

@@ -36,6 +36,7 @@ def on_ensemble(trial: type[T]) -> type[T]:
             super().__init__(seed, kinds=("reset",), faults=())
             tick = self.rng.choice(TICKS)
             self.ensemble = Ensemble(self.world, SERVERS, tick=tick)
+            self.ensemble.on_commit = self.committed
             self.tick = self.rng.choice([tick, None])
             self.progress_within += 5 + 6 * tick
             own = tuple(self.ensemble.kinds)
@@ -82,8 +83,10 @@ def on_ensemble(trial: type[T]) -> type[T]:
             more = self.ensemble.kinds
             await inflict(self.world, self.faults, more=more, on_up=self.boot, who=self.who)
             self.world.note("healed")
+            self.healed_at = self.world.now
             await self.progress()
             await self.progress()
+            await asyncio.sleep(self.calm)
             await self.settle()
             watch.cancel()
 

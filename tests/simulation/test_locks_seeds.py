@@ -9,6 +9,7 @@ import os
 
 import pytest
 from tests.simulation.locks import LockTrial, MultiLockTrial, RwLockTrial, SemaphoreTrial
+from tests.simulation.on_ensemble import on_ensemble
 from tests.simulation.recipes import Trial
 
 FIRST = int(os.environ.get("FIRST", "0"))
@@ -24,9 +25,17 @@ def test_only_who_may_is_inside_all_go_on_and_nothing_is_left(
     trial(seed).run()
 
 
+@pytest.mark.parametrize("seed", range(FIRST, FIRST + SEEDS // 4))
+@pytest.mark.parametrize("trial", TRIALS, ids=lambda trial: trial.name)
+def test_the_same_on_an_ensemble(trial: type[Trial], seed: int) -> None:
+    on_ensemble(trial)(seed).run()
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("trial", TRIALS, ids=lambda trial: trial.name)
 def test_many_more_seeds(trial: type[Trial]) -> None:
     for seed in range(FIRST + SEEDS, FIRST + SEEDS + 5000):
         trial(seed).run()
+        if seed % 4 == 0:
+            on_ensemble(trial)(seed).run()

@@ -47,7 +47,7 @@ from incumbent.recipes.ledger import SYSTEM_ERROR, Ledger, Pause
 from incumbent.recipes.place import Place, flight, join
 from incumbent.recipes.queue import Queue
 from incumbent.recipes.standing import as_bytes, given_up_on_error, wait
-from incumbent.wire import GetChildren, GetData, Stat, WatchEvent
+from incumbent.wire import EventType, GetChildren, GetData, Stat, WatchEvent
 
 __all__ = ["HELD", "QUEUE", "Semaphore", "Wait"]
 
@@ -242,17 +242,19 @@ class Wait:
         if len(ahead) == self._size:
             return True
         path = join(self._place.directory, ahead[-1])
-        happened = asyncio.Event()
-        forget = self._place.gone.listen(happened.set)
+        happened: asyncio.Future[WatchEvent | None] = asyncio.get_running_loop().create_future()
 
-        def wake(event: WatchEvent) -> None:
-            happened.set()
+        def wake(event: WatchEvent | None = None) -> None:
+            if not happened.done():
+                happened.set_result(event)
 
+        forget = self._place.gone.listen(wake)
         try:
             data, stat = await self._client.get(path, watcher=wake)
             if self._may_be_inside(data, stat):
                 return True
-            await happened.wait()
+            event = await happened
+            return event is not None and event.type is EventType.CHANGED  # it is marked
         except (NoNode, FateUnknown, NotSent):
             pass
         finally:

@@ -45,7 +45,8 @@ class Ensemble:
     tick      seconds; sessions are granted 2 to 20 ticks
     patience  ticks of silence after which a leader or follower is given up (syncLimit)
 
-    `on_session_end(session_id)` is called when the end of a session is committed.
+    `on_session_end(session_id)` is called when the end of a session is committed, and
+    `on_commit(transaction)` for every transaction, in their order.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class Ensemble:
         self.patience = patience * tick
         self.quorum = len(names) // 2 + 1
         self.on_session_end: Callable[[int], None] | None = None
+        self.on_commit: Callable[[Transaction], None] | None = None
         self.replicas: dict[str, Replica] = {}
         self.ballot = Ballot(self)
         self._processes: dict[str, Process] = {}
@@ -164,6 +166,7 @@ class Ensemble:
     def _lose_after_pause(self, world: World, fault: Fault) -> Undo:
         """A client stands still for a second or two; two answers later it is lost like that."""
         lost: list[str] = []
+        is_over = False
 
         def strike(process: Process, client: str) -> None:
             host = world.host(client)
@@ -171,12 +174,18 @@ class Ensemble:
 
             def go_on() -> None:
                 host.thaw()
-                self._strikes[fault.a] = 2, lambda p, c: self._lose(p, c, lost)
+                if not is_over:
+                    self._strikes[fault.a] = 2, lambda p, c: self._lose(p, c, lost)
 
             world.network.at(world.now + min(max(fault.lasts, 1.0), 2.5), go_on)
 
+        def undo() -> None:
+            nonlocal is_over
+            is_over = True
+            self._find(fault, lost)
+
         self._strike(fault, strike)
-        return lambda: self._find(fault, lost)
+        return undo
 
     def _find(self, fault: Fault, lost: list[str]) -> None:
         self._strikes.pop(fault.a, None)
@@ -224,6 +233,8 @@ class Ensemble:
         if transaction.zxid <= self._newest:
             return
         self._newest = transaction.zxid
+        if self.on_commit is not None:
+            self.on_commit(transaction)
         for change in transaction.changes:
             if isinstance(change, EndSession):
                 self.world.record("session over", session=f"{change.session_id:#x}")

@@ -7,12 +7,16 @@ since the create itself proved the session.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
+import pytest
+from tests.faults.recipes_relay import relay_to
 from tests.unit.recipes.servers import Asked, connected, embedded
 from tests.waiting import eventually
 
 from incumbent import aio
 from incumbent.server import Server
+from incumbent.wire import GetData
 
 
 async def with_directory(server: Server, path: str) -> None:
@@ -126,3 +130,74 @@ async def test_an_idle_hold_writes_nothing_but_beats() -> None:
         kinds = set(asked.names(zk.session_id, without=("Ping", "GetData")))
 
     assert kinds == {"Multi"}
+
+
+CROWD = 1_000
+
+
+@pytest.mark.parametrize("kind", ["lock", "writers", "semaphore"])
+async def test_in_a_line_of_a_thousand_a_handover_is_one_event_and_one_flight(kind: str) -> None:
+    """All but the last few are znodes of one more session, so that the line is quickly there."""
+    directory = "/l" if kind != "semaphore" else "/l/queue"
+    async with (
+        embedded() as server,
+        connected(server) as others,
+        relay_to(server.host, server.port) as relay,
+        contextlib.AsyncExitStack() as stack,
+    ):
+        zks = [await stack.enter_async_context(connected(relay)) for _ in range(4)]
+        await others.semaphore("/l").resize(1)
+        await others.ensure(directory)
+        made = [
+            others.create(f"{directory}/other__lock__", ephemeral=True, sequential=True)
+            for _ in range(CROWD - len(zks))
+        ]
+        line = sorted(each.path for each in await asyncio.gather(*made))
+        leave = [asyncio.Event() for _ in zks]
+        inside: list[int] = []
+        tasks = []
+        for who, zk in enumerate(zks):
+            tasks.append(asyncio.create_task(_stays(zk, kind, who, inside, leave[who])))
+            await eventually(lambda who=who: _stand_in(others, directory, CROWD - 3 + who))  # type: ignore[misc]
+        await eventually(lambda: sum(isinstance(r, GetData) for r in relay.requests) >= len(zks))
+        asked = Asked(server)
+        relay.events = 0
+
+        await asyncio.gather(*(others.delete(path) for path in line[:-1]))
+        assert (relay.events, [asked.names(zk.session_id) for zk in zks]) == (0, [[]] * 4)
+
+        await others.delete(line[-1])
+        for who, zk in enumerate(zks):
+            await eventually(lambda who=who: inside == [who])  # type: ignore[misc]
+            own = asked.names(zk.session_id, without=("Ping", "GetData", "SetData"))
+            assert own.count("GetChildren") == (FLIGHTS[kind] if who else 1)
+            for later in zks[who + 2 :]:
+                assert asked.names(later.session_id) == []
+            assert relay.events <= EVENTS[kind] * (who + 1)
+            leave[who].set()
+        await asyncio.gather(*tasks)
+
+
+FLIGHTS = {"lock": 1, "writers": 1, "semaphore": 2}
+"""Listings per handover, for the one that gets in: of a semaphore one when its predecessor is
+inside, from then on with a watch on the directory, and one when there is room."""
+
+EVENTS = {"lock": 2, "writers": 2, "semaphore": 4}
+"""The predecessor's end, and our own znode's, which the holder watches; of a semaphore the mark
+of the predecessor too, and the directory."""
+
+
+async def _stays(zk: aio.Zk, kind: str, who: int, inside: list[int], until: asyncio.Event) -> None:
+    guarded = {
+        "lock": lambda: zk.lock("/l"),
+        "writers": lambda: zk.rwlock("/l").write(),
+        "semaphore": lambda: zk.semaphore("/l").acquire(),
+    }[kind]()
+    async with guarded:
+        inside.append(who)
+        await until.wait()
+        inside.remove(who)
+
+
+async def _stand_in(zk: aio.Zk, directory: str, number: int) -> bool:
+    return len(await zk.children(directory)) == number
