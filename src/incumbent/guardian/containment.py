@@ -105,11 +105,11 @@ class Tree:
             theirs.close()
             os.close(go_read)
         self.pidfd = os.pidfd_open(self.pid)
-        self.start_time = kernel.start_time(self.pid)
-        self.page.keep_from_later_forks()
         with suppress(BrokenPipeError):  # dead already: its pidfd says so
             os.write(go_write, b"g")
         os.close(go_write)
+        self.start_time = kernel.start_time(self.pid)  # ours until we reap it
+        self.page.keep_from_later_forks()
 
     # what comes back
 

@@ -1,7 +1,8 @@
 """The first process of a seat's tree: starts the program, stays its parent, ends with it.
 
 A fork of the guardian, never executed anew. In order: PDEATHSIG; a go byte (end of file: the
-guardian is dead already); secrets wiped; namespaces; descriptors closed; the program forked.
+guardian is dead already); namespaces; descriptors closed; the program forked; secrets wiped
+(first of all, where a user namespace could let others look into our memory).
 Then it waits for the first of: main ended, an order, the guardian gone, the deadline. The
 deadline is read anew from the shared page at every wake, by a timer of CLOCK_BOOTTIME, so it
 holds when guardian and agent are frozen or when the machine was suspended.
@@ -58,6 +59,7 @@ def be_first(job: Job) -> NoReturn:
     try:
         first.prepare()
         first.start_main()
+        first.wipe()  # main's copy goes with its exec, and nobody may look into it until then
         first.watch()
     except BaseException as error:
         code = error.errno if isinstance(error, OSError) else 0
@@ -80,8 +82,8 @@ class _First:
         if not os.read(job.go, 1):
             os._exit(0)
         os.setsid()
-        kernel.wipe(job.secrets)
         if job.needs_user_namespace:
+            self.wipe()
             kernel.map_user(*job.user)
         if job.is_sealed:
             kernel.mount_own_proc()
@@ -98,6 +100,10 @@ class _First:
             signal.signal(signo, _only_wake)
         for signo in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
             signal.signal(signo, signal.SIG_IGN)
+
+    def wipe(self) -> None:
+        """It takes longer than all the rest: where only root could look, main need not wait."""
+        kernel.wipe(self.job.secrets)
 
     def start_main(self) -> None:
         self.exec_read, exec_write = os.pipe()

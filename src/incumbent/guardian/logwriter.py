@@ -43,16 +43,11 @@ class LogPipe:
     it is readable call `bury`, then either `close` or, if not `is_young`, `replace`."""
 
     def __init__(self, path: str, secrets: Sequence[bytes]) -> None:
-        """Raises OSError."""
+        """As yet without a writer: `replace`. Raises OSError."""
         self.path = path
         self._secrets = tuple(secrets)
         self.read_end, self.write_end = os.pipe()
         self.pid, self.pidfd = 0, -1
-        try:
-            self.replace("")
-        except OSError:
-            self.close()
-            raise
 
     def close_write_end(self) -> None:
         """After the program was forked: the end of its tree shall be the end of the file."""

@@ -35,6 +35,7 @@ __all__ = ["run"]
 
 _LOOK_EVERY = 1.0  # seconds between two looks at the log pipes
 _SPARE_AFTER = 2.0  # seconds from an agent's start to its spare's
+_REPLACED = "the log writer was replaced, lines may be missing here"
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -227,9 +228,9 @@ class _Guardian:
         elif not log.is_young:  # else at the next look
             self.replace_writer(key, log)
 
-    def replace_writer(self, key: tuple[str, int], log: LogPipe) -> None:
+    def replace_writer(self, key: tuple[str, int], log: LogPipe, note: str = _REPLACED) -> None:
         try:
-            log.replace("the log writer was replaced, lines may be missing here")
+            log.replace(note)
         except OSError as error:
             self.say(f"{key[0]} epoch {key[1]}: no log writer: {error.strerror}")
         else:
@@ -314,7 +315,7 @@ class _Guardian:
         if log is not None:
             log.close_write_end()
             self.logs[key] = log
-            self.watch_writer(key, log)
+            self.replace_writer(key, log, "")  # what is written until then waits in the pipe
             self.look_at = min(self.look_at, kernel.boottime() + _LOOK_EVERY)
 
     def watch_writer(self, key: tuple[str, int], log: LogPipe) -> None:
