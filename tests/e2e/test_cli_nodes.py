@@ -302,3 +302,22 @@ def test_a_new_agent_says_of_its_programs_what_was_said_before(tmp_path: Path) -
         kept = ("since", "pid", "epoch", "state")
         row = nodes.row("web")
         assert [row[key] for key in kept] == [before[key] for key in kept]
+
+
+def test_an_agent_without_a_guardian_deletes_its_breadcrumbs_over_an_outage(tmp_path: Path) -> None:
+    """As under systemd, which ends what is left of a unit by SIGTERM: it stays until they are."""
+    with Nodes(tmp_path, session=8.0) as nodes:
+        n1 = nodes.start("n1")
+        nodes.apply(f"[component.web]\n{SLEEP}isolation = 'swept'\n")
+        nodes.wait("web", "running", node="n1")
+        nodes.start("n2")
+        agent = n1.agent_pid
+
+        nodes.server.kill()
+        n1.kill_guardian()
+        os.kill(agent, signal.SIGTERM)
+        nodes.start_server()
+
+        n1.guardian.wait_for_complaint("its programs are proven dead, the session is closed", 20)
+        nodes.wait("web", "running", node="n2")
+        assert not is_alive(agent)

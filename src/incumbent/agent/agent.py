@@ -11,7 +11,6 @@ proven keeps us here, whatever signal arrives.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +25,9 @@ from incumbent.client import Client, Passport, State
 from incumbent.clock import Clock
 from incumbent.errors import (
     ConnectTimeout,
+    FateUnknown,
     IncumbentError,
+    NotSent,
     SessionClosed,
     SessionExpired,
 )
@@ -35,10 +36,12 @@ from incumbent.launch import Launch
 from incumbent.spec import Spec
 from incumbent.wire import Delete, MultiOp, SetData
 
-__all__ = ["Agent", "AgentSettings", "Host"]
+__all__ = ["Agent", "AgentSettings", "Host", "give_up"]
 
 CONNECT_REPORT = 5.0
 """Seconds of vain connecting after which it is said again."""
+RETRY = 0.1
+"""Seconds between two tries to write what an agent without a guardian has to write."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,10 +264,26 @@ class Agent:
                 Delete(instance.breadcrumb),
                 SetData(tree.observed(instance.seat), write(observed)),
             ]
-        with contextlib.suppress(IncumbentError):
-            await client.multi(ops)  # where it fails, sealed trees need no more than the end
-        await client.close()
-        self.say("the guardian died: its programs are proven dead, the session is closed")
+        await give_up(client, ops)
+        is_closed = await client.close()
+        how = "the session is closed" if is_closed else "the session is left to expire"
+        self.say(f"the guardian died: its programs are proven dead, {how}")
+
+
+async def give_up(client: Client, ops: Sequence[MultiOp]) -> None:
+    """Carry out `ops`, which delete breadcrumbs, however long it takes while the session lives.
+
+    What was swept waits for it; what was sealed needs no more than the session's end.
+    """
+    while ops and client.state in (State.CONNECTED, State.SUSPENDED):
+        try:
+            await client.multi(ops)
+        except (NotSent, FateUnknown):
+            await asyncio.sleep(RETRY)  # the next one waits for a connection
+            continue
+        except IncumbentError:
+            pass  # the session is over; or they are gone, by the try of unknown fate
+        return
 
 
 def _is_the_sessions_end(error: BaseException) -> bool:

@@ -19,7 +19,6 @@ import asyncio
 import random
 import signal
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import PurePath
 from typing import Any
 
@@ -98,9 +97,8 @@ class Wrapped:
         self._errand.rests()
         what = [f"{self._command} is proven dead"] if self._custody.instances else []
         await self._custody.outlive_guardian()
-        if self._client is not None:
-            what += ["the session is closed"] if self._client.state is State.CONNECTED else []
-            await self._close()
+        was_live = self._client is not None and self._client.state is State.CONNECTED
+        what += ["the session is closed"] if await self._close() and was_live else []
         self._say(f"the guardian was killed: {', '.join(what) or 'nothing was started'}")
 
     async def _serve(self) -> int:
@@ -120,12 +118,16 @@ class Wrapped:
         self._custody.link.send(m.Bye(code=code))
         return code
 
-    async def _close(self) -> None:
+    async def _close(self) -> bool:
+        """Whether no session of ours is left to expire."""
         self._deadline.remove()
         if self._client is not None:
-            with suppress(TimeoutError):
+            try:
                 async with asyncio.timeout(CLOSING):
-                    await self._client.close()
+                    return await self._client.close()
+            except TimeoutError:
+                return False
+        return True
 
     # ── sessions
 

@@ -105,13 +105,14 @@ class Client(Session, Verbs):
             await self._abandon("it never connected")
             raise
 
-    async def close(self) -> None:
+    async def close(self) -> bool:
         """End the session, within S/5; whatever is pending then gets `SessionClosed`.
 
-        If no server could be told in time, the session simply expires. Closing twice is no error.
+        If no server could be told in time, the session simply expires: False. Closing twice is no
+        error.
         """
         if os.getpid() != self._pid:
-            return  # the connection is another process's
+            return False  # the connection is another process's
         is_first, self._is_closing = not self._is_closing, True
         if is_first and self._task is not None and self._is_live:
             try:
@@ -120,12 +121,14 @@ class Client(Session, Verbs):
                 )
             except IncumbentError as error:
                 self._log(f"session {self.session_id:#x} was not closed, it will expire: {error}")
+                return False
             finally:
                 await self._abandon("it was closed")
         elif is_first:
             await self._abandon("it was closed")
         elif self._task is not None:
             await asyncio.wait([self._task])
+        return True
 
     def detach(self) -> Passport:
         """Drop the connection, keep the session, hand it over; CLOSED. Raises `SessionError`."""
