@@ -10,12 +10,14 @@ no admin server, no JMX, all four-letter words allowed.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import random
 import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -53,10 +55,10 @@ def apache_missing() -> str | None:
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """A port on which nothing listens now, outside the range of outgoing connections.
+    """A port on which nothing listens, this process's own among all tests as long as it lives.
 
-    A server killed and restarted on it finds it free again; one from `bind(0)` may by then be the
-    source port of somebody's connection.
+    Outside the range of outgoing connections. So a server that is killed and started again finds
+    it free: neither somebody's connection nor another test's server can have it meanwhile.
     """
     for _ in range(1000):
         port = random.SystemRandom().randrange(12000, 32000)
@@ -64,8 +66,29 @@ def free_port(host: str = "127.0.0.1") -> int:
             s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             with contextlib.suppress(OSError):
                 s.bind((host, port))
-                return port
+                if _reserve(port):
+                    return port
     raise AssertionError(f"no free port on {host} in a thousand tries")
+
+
+def _reserve(port: int) -> bool:
+    """Lock the port's byte in a file that all tests of this user share; False if it is taken."""
+    global _ports_fd
+    if _ports_fd is None:  # open as long as we live: closing it would give up all locks
+        file = Path(tempfile.gettempdir()) / f"incumbent-test-ports-{os.getuid()}"
+        _ports_fd = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    if port in _ports:
+        return False
+    try:
+        fcntl.lockf(_ports_fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+    except OSError:
+        return False
+    _ports.add(port)
+    return True
+
+
+_ports_fd: int | None = None
+_ports: set[int] = set()
 
 
 def four_letters(host: str, port: int, word: str, timeout: float = 2.0) -> str:
@@ -255,7 +278,7 @@ class ApacheEnsemble:
         settings: Mapping[str, object] | None = None,
         properties: Mapping[str, str] | None = None,
     ) -> None:
-        ports = _free_ports(3 * size)
+        ports = [free_port() for _ in range(3 * size)]
         clients, members = ports[:size], ports[size:]
         roll = {
             f"server.{i + 1}": f"127.0.0.1:{members[2 * i]}:{members[2 * i + 1]}"
@@ -343,12 +366,3 @@ class ApacheEnsemble:
             for i, server in enumerate(self.servers)
             if server.is_running and not server._is_frozen and server.mode() == mode
         ]
-
-
-def _free_ports(count: int) -> list[int]:
-    ports: list[int] = []
-    while len(ports) < count:
-        port = free_port()
-        if port not in ports:
-            ports.append(port)
-    return ports
