@@ -143,6 +143,17 @@ def test_ctrl_c_stops_in_the_reverse_order_of_the_file(tmp_path: Path) -> None:
         assert not (it.data / "runtime.json").exists()
 
 
+def test_what_a_program_wrote_is_shown_after_the_end_of_its_up(tmp_path: Path) -> None:
+    with up(tmp_path, "[component.a]\ncommand = \"sh -c 'echo last words; sleep 1000'\"\n") as it:
+        it.runs("a")
+        it.interrupt()
+        it.terminal.ends(20)
+
+        done = run_cli("logs", "a", cwd=tmp_path, env=_private(tmp_path))
+
+        assert done.stdout.endswith(" last words\n"), done
+
+
 def test_a_second_ctrl_c_stops_at_once(tmp_path: Path) -> None:
     with up(tmp_path, STUBBORN) as it:
         pids = [it.runs("stubborn")["pid"], it.server_pid, it.guardian_pid]

@@ -221,9 +221,11 @@ def logs_(
 ) -> None:
     """What a component wrote on this node (stdout and stderr), with the time of each line."""
     settings = _settings(None, None, data)
-    found = local.find_logs(settings.agent_folders, name)
+    ended = [] if data is not None else [Path.cwd() / ".incumbent" / "agent"]  # an `up`, here
+    folders = list(dict.fromkeys([*settings.agent_folders, *ended]))
+    found = local.find_logs(folders, name)
     if not found:
-        looked = ", ".join(map(str, settings.agent_folders))
+        looked = ", ".join(map(str, folders))
         raise No(
             f"no log of {name} on this node (looked in {looked}); "
             "`incumbent status` shows on which node it runs, --data names another directory"
