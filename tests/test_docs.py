@@ -147,6 +147,8 @@ class Shell:
 
     def __init__(self, folder: Path) -> None:
         self.output = folder / "output"
+        self._carried_out = folder / "carried-out"
+        self._told = 0
         clean = {key: v for key, v in os.environ.items() if not key.startswith("INCUMBENT_")}
         script = folder / "incumbent"
         script.write_text(f'#!/bin/sh\nexec {sys.executable} -P -m incumbent.cli "$@"\n')
@@ -178,8 +180,15 @@ class Shell:
 
     def tell(self, command: str) -> None:
         assert self.process.stdin is not None
-        self.process.stdin.write(f"{command}\n")
+        self._told += 1
+        self.process.stdin.write(f"{command}\necho {self._told} > {self._carried_out}\n")
         self.process.stdin.flush()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether all that it was told is carried out, or goes on in the background."""
+        said = self._carried_out.read_text() if self._carried_out.exists() else ""
+        return said.strip() == str(self._told)
 
     def lines(self, since: int) -> list[str]:
         return self.output.read_text()[since:].splitlines()
@@ -202,16 +211,14 @@ def test_the_tour_shows_what_happens(tmp_path: Path) -> None:
 
 def follow(shell: Shell, command: str, expected: list[str]) -> None:
     """Give a command and wait for what it shows; what only looks is asked again until then."""
-    since, until = len(shell.output.read_text()), time.monotonic() + 30
+    since, until = len(shell.output.read_text()), time.monotonic() + 60
     looks = command.startswith("incumbent ") and not command.endswith("&")
     shell.tell(command)
-    ask_at = time.monotonic() + 1.0
     while missing := [line for line in expected if line not in map(shape, shell.lines(since))]:
         assert time.monotonic() < until, f"{command}: no {missing} in {shell.lines(since)}"
-        if looks and time.monotonic() > ask_at:
-            ask_at = time.monotonic() + 1.0
+        if looks and shell.is_idle:
             shell.tell(command)
-        time.sleep(0.02)
+        time.sleep(0.1)
 
 
 # ── commands
@@ -402,6 +409,16 @@ def test_links_and_paths_lead_somewhere(path: Path) -> None:
     for name in re.findall(r"`([a-z_]+/[a-z_]+\.py)`", content):
         places = (ROOT / name, ROOT / "src" / "incumbent" / name, path.parent / name)
         assert any(place.exists() for place in places), name
+
+
+def test_no_text_cites_a_document_that_is_not_here() -> None:
+    """Whoever reads the code has this repository and nothing else."""
+    here = {path.name for path in ROOT.rglob("*.md")}
+    cites = re.compile(r"\b[A-Z]{4,}\.md\b|\b[A-Z]{4,}(?= (?:part \d|§))")
+    for folder in ("src", "tests", "benchmarks", "examples", "docs"):
+        for path in sorted((ROOT / folder).rglob("*")):
+            if path.suffix in (".py", ".md", ".c", ".java"):
+                assert set(cites.findall(path.read_text())) <= here, path
 
 
 def test_modules_that_are_named_can_be_imported() -> None:

@@ -39,7 +39,7 @@ Rule of this file: what a caller must do differently has a different type; above
     ├── SpecError                a component file or setting is wrong
     ├── SpecErrors               all that is wrong in one file, together
     ├── SettingMissing           needed, and found in no place looked at
-    └── NumbersDontFit           a session's times leave no room (DESIGN: the sum of §4.10)
+    └── NumbersDontFit           a session's times leave no room (see lease.Numbers)
 """
 
 from __future__ import annotations

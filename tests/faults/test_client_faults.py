@@ -1,6 +1,6 @@
-"""Faults that peers have shown in public (FAULTS.md part 1), on real servers over a bad network.
+"""Faults that peers have shown in public, on real servers over a bad network.
 
-Each runs on our own server and on Apache ZooKeeper. Rows in parentheses.
+Each runs on our own server and on Apache ZooKeeper.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ async def direct(relay: Relay, **settings: Any) -> Client:
 async def test_one_shot_watches_of_each_kind_survive_a_reconnect_and_fire_once(
     relay: Relay, root: str
 ) -> None:
-    """(32) changed while the connection was down"""
+    """Changed while the connection was down"""
     other = await direct(relay)
     async with client_of(relay.hosts, session_timeout=S) as client:
         await client.ensure(f"{root}/data")
@@ -96,7 +96,7 @@ async def test_one_shot_watches_of_each_kind_survive_a_reconnect_and_fire_once(
 async def test_a_black_hole_is_lost_within_the_timeout_of_the_last_answered_beat(
     relay: Relay, root: str, way: str, keeps_sending: bool
 ) -> None:
-    """(31, 40) also while the program keeps sending"""
+    """Also while the program keeps sending"""
     async with client_of(relay.hosts, session_timeout=S) as client:
         clock = client.clock
         path = (await client.create(root, ephemeral=True)).path
@@ -154,7 +154,6 @@ async def test_a_session_given_up_ends_at_the_server_though_its_answers_are_lost
 async def test_lost_comes_by_our_clock_when_the_server_is_dead_whether_or_not_we_beat(
     relay: Relay, root: str
 ) -> None:
-    """(41)"""
     async with client_of(relay.hosts, session_timeout=S) as client:
         clock = client.clock
         await client.create(root)
@@ -174,7 +173,7 @@ async def test_lost_comes_by_our_clock_when_the_server_is_dead_whether_or_not_we
 async def test_an_expired_session_is_followed_by_a_new_one_whose_znodes_have_the_new_owner(
     relay: Relay, root: str
 ) -> None:
-    """(42, 43) with the old ephemeral in the way until the old session is closed"""
+    """With the old ephemeral in the way until the old session is closed"""
     async with client_of(relay.hosts, session_timeout=S) as client:
         old = await client.create(root, ephemeral=True)
         client._lose("us", "a test says so")
@@ -193,7 +192,6 @@ async def test_an_expired_session_is_followed_by_a_new_one_whose_znodes_have_the
 async def test_a_thousand_given_up_waits_leave_no_watcher_here_and_none_there_after_a_reconnect(
     relay: Relay, root: str
 ) -> None:
-    """(35, 37)"""
     async with client_of(relay.hosts, session_timeout=S) as client:
 
         async def wait(i: int) -> None:
@@ -256,7 +254,6 @@ async def test_connections_dropped_again_and_again_end_no_session_and_lose_no_wr
 async def test_what_is_too_large_is_a_typed_error_after_one_attempt(
     relay: Relay, root: str
 ) -> None:
-    """(50)"""
     async with client_of(relay.hosts, session_timeout=S) as client:
         await client.create(root)
         connections = relay.connections
@@ -270,7 +267,6 @@ async def test_what_is_too_large_is_a_typed_error_after_one_attempt(
 
 
 async def test_two_hundred_thousand_children_are_one_answer() -> None:
-    """(50)"""
     names = [f"member-{i:020}" for i in range(200_000)]
     async with scripted() as server, client_of(server) as client:
         server.on_request = lambda peer, xid, request: (
@@ -283,8 +279,6 @@ async def test_two_hundred_thousand_children_are_one_answer() -> None:
 
 
 async def test_an_answer_beyond_all_bounds_is_refused_once_and_not_asked_for_again() -> None:
-    """(50)"""
-
     def endless(peer: Peer, xid: int, request: Request) -> bool:
         if isinstance(request, GetChildren):
             length = bytearray()
@@ -302,7 +296,6 @@ async def test_an_answer_beyond_all_bounds_is_refused_once_and_not_asked_for_aga
 
 
 def test_a_program_with_a_live_client_exits() -> None:
-    """(52)"""
     program = """
         import asyncio
         from incumbent.client import Client

@@ -1,4 +1,4 @@
-"""Watches that last and watches that fire once, over a bad network (FAULTS.md part 1)."""
+"""Watches that last and watches that fire once, over a bad network."""
 
 from __future__ import annotations
 
@@ -74,7 +74,6 @@ async def test_a_lasting_watch_tells_all_in_order(relay: Relay, root: str) -> No
 
 
 async def test_a_watch_outlives_its_znode(relay: Relay, root: str) -> None:
-    """(36)"""
     async with pair(relay) as (client, other):
         await other.create(root)
         async with client.watch(root) as events:
@@ -92,7 +91,6 @@ async def test_a_watch_outlives_its_znode(relay: Relay, root: str) -> None:
 async def test_a_thousand_changes_and_deletions_replay_to_the_true_state(
     relay: Relay, root: str
 ) -> None:
-    """(34)"""
     async with pair(relay) as (client, other):
         await other.create(root)
         async with client.watch(root, recursive=True) as events:
@@ -118,7 +116,7 @@ async def test_a_thousand_changes_and_deletions_replay_to_the_true_state(
 async def test_a_view_kept_by_a_watch_is_true_after_all_that_happened(
     relay: Relay, root: str
 ) -> None:
-    """(38) who looks again when told to sees what is so, whatever broke meanwhile"""
+    """Who looks again when told to sees what is so, whatever broke meanwhile"""
     async with pair(relay) as (client, other):
         await other.create(root)
         view: list[str] = []
@@ -170,7 +168,6 @@ async def test_a_recursive_watch_tells_of_all_below(relay: Relay, root: str) -> 
 async def test_a_lasting_watch_is_set_again_and_says_that_something_may_be_missing(
     relay: Relay, root: str
 ) -> None:
-    """(32, 38)"""
     async with (
         pair(relay) as (client, other),
         client.watch(root) as events,
@@ -244,7 +241,6 @@ async def test_two_lasting_watches_of_one_path_are_taken_off_one_by_one(
 async def test_ten_thousand_timed_out_waits_leave_no_watch_on_either_side(
     relay: Relay, root: str
 ) -> None:
-    """(35, 37)"""
     async with pair(relay) as (client, _):
         await client.create(root)
 
@@ -272,7 +268,6 @@ async def test_ten_thousand_timed_out_waits_leave_no_watch_on_either_side(
 
 
 async def test_opened_and_closed_streams_leave_no_watch(relay: Relay, root: str) -> None:
-    """(35)"""
     async with pair(relay) as (client, _):
         for i in range(200):
             async with client.watch(f"{root}/{i % 7}", recursive=i % 2 == 0):
@@ -289,7 +284,6 @@ async def test_opened_and_closed_streams_leave_no_watch(relay: Relay, root: str)
 
 
 async def test_five_thousand_watches_are_set_again_in_few_requests_and_nothing_is_read() -> None:
-    """(33)"""
     async with scripted() as server, client_of(server) as client, AsyncExitStack() as stack:
         heard: list[WatchEvent] = []
         paths = [f"/service/members/group-{i % 50:04}/member-{i:06}" for i in range(4990)]
@@ -337,7 +331,6 @@ async def test_a_stream_that_nobody_reads_is_bounded_and_says_so(
 
 
 async def test_events_come_with_the_clients_own_paths(relay: Relay, root: str) -> None:
-    """(53)"""
     async with (
         pair(relay) as (plain, other),
         client_of(relay.hosts, chroot=root) as client,
@@ -356,7 +349,6 @@ async def test_events_come_with_the_clients_own_paths(relay: Relay, root: str) -
 
 
 async def test_callbacks_are_called_in_order_and_may_call_anything(relay: Relay, root: str) -> None:
-    """(45)"""
     other = await direct(relay)
     async with aio.connect(relay.hosts, session_timeout=S, tick=0.0) as zk:
         told: list[object] = []
@@ -385,7 +377,6 @@ async def test_callbacks_are_called_in_order_and_may_call_anything(relay: Relay,
 
 
 async def test_a_state_listener_may_wait_and_call_the_client_without_harm() -> None:
-    """(45)"""
     async with (
         scripted() as server,
         aio.connect(server.hosts, session_timeout=2.0, tick=0.0) as zk,

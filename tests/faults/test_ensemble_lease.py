@@ -1,6 +1,6 @@
 """The lease on a real ensemble: whatever happens to servers, an ephemeral outlives `valid_until`.
 
-A follower tells the leader of our session up to tick/2 late (DESIGN 4.2): one that stops just
+A follower tells the leader of our session up to tick/2 late: one that stops just
 after an answer takes that to its grave. Sessions, and with them beats, are of many lengths here;
 writes of other kinds come between the beats; the follower is killed or stopped.
 """

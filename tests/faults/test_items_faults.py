@@ -1,7 +1,6 @@
 """Queues, counters, values and barriers through lost answers, cut connections and expiries.
 
-Each request of each step loses its answer in turn, or does not arrive. FAULTS part 1, "Queues,
-barriers".
+Each request of each step loses its answer in turn, or does not arrive.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Read-write locks, semaphores and multilocks through lost replies, cut connections and expiries.
 
-Each test is a fault that a peer has shown in public; see FAULTS part 1, "Locks, lost replies,
-leaks".
+Each test is a fault that a peer has shown in public.
 """
 
 from __future__ import annotations

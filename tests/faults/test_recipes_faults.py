@@ -1,7 +1,6 @@
 """Locks through lost replies, cut connections, expiries and deletions by hand.
 
-Each test is a fault that a peer has shown in public; see FAULTS part 1, "Locks, lost replies,
-leaks" and "Leadership".
+Each test is a fault that a peer has shown in public.
 """
 
 from __future__ import annotations

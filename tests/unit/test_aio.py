@@ -137,7 +137,9 @@ async def test_recipes_stand_below_the_chroot() -> None:
                 assert len(await plain.children("/own/lock")) == 1
                 async with zk.try_lock("/lock") as second:
                     assert second is None
-                await asyncio.sleep(0.5)  # several beats
+                for _ in range(3):  # beats
+                    before = hold.valid_until
+                    await eventually(lambda before=before: hold.valid_until > before)
                 hold.ensure()
                 assert await plain.exists("/own/made")
             assert (await zk.election("/lock").view()).leader is None

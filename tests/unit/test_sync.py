@@ -238,7 +238,6 @@ def test_a_watcher_asked_for_twice_is_one_and_can_be_taken_off(background: Backg
 
 
 def test_callbacks_block_call_anything_and_keep_their_order(background: Background) -> None:
-    """(45)"""
     with session(background) as zk, session(background) as other:
         told: list[tuple[EventType, str]] = []
         gate = threading.Event()
@@ -263,7 +262,6 @@ def test_callbacks_block_call_anything_and_keep_their_order(background: Backgrou
 
 
 def test_a_state_listener_may_create_znodes_and_block(background: Background) -> None:
-    """(45)"""
     told: list[State] = []
     with session(background) as zk:
 
@@ -282,7 +280,6 @@ def test_a_state_listener_may_create_znodes_and_block(background: Background) ->
 
 
 def test_a_hundred_failed_starts_leave_one_thread(background: Background) -> None:
-    """(52)"""
     with session(background):
         before = threading.active_count()
         files = len(list(Path("/proc/self/fd").iterdir()))

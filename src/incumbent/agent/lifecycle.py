@@ -106,7 +106,7 @@ def breadcrumb_verdict(
     mine_running: bool,
     on_unclean: str,
 ) -> ProvenDead | StillWaiting:
-    """What a breadcrumb says about its instance (DESIGN §8.2).
+    """What a breadcrumb says about its instance.
 
     `session_lives` must have been read after the breadcrumb, on one session.
     `mine_running`: our own guardian has not proven this epoch's tree empty.

@@ -2,7 +2,7 @@
 
     read the ground ─► every breadcrumb proven dead? ─► multi ─► START to the guardian
 
-Rule of this file (DESIGN §8.1): every start is a new epoch with a new breadcrumb, in one
+Rule of this file: every start is a new epoch with a new breadcrumb, in one
 transaction that also checks our candidate, the operators' word and the seat's version. No
 write, no start. A lost reply is read back by the nonce, never repeated.
 """

@@ -2,7 +2,7 @@
 
 A beat is multi[check(path)] on an ephemeral of ours: one small write however much depends on
 the session. A ping keeps an idle session alive and proves nothing: a follower that is cut off
-from its leader answers it (DESIGN 4.4).
+from its leader answers it.
 
 Rule of this file: only a beat that was carried out counts (as does any other write of ours).
 One that was refused, since its znode is gone, renews no lease; the next beat uses another open

@@ -1,7 +1,7 @@
 """How many bytes the paths of a session's ephemerals have, so that closing it stays possible.
 
 closeSession logs every path in one transaction: 2.5 MB of them stopped an Apache ensemble and
-made its database unloadable (measured). So one session may have 512 KB (DESIGN 4.8).
+made its database unloadable (measured). So one session may have 512 KB.
 
 Rule of this file: when in doubt a path counts. A create whose answer was lost stays counted
 until the session ends; a session taken over from another process counts from 0.

@@ -15,7 +15,7 @@ __all__ = ["Passport"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passport:
-    """A session's identity and everything that its rules need (DESIGN 4.1).
+    """A session's identity and everything that its rules need (ARCHITECTURE.md, "Session and lease").
 
     `timeout_ms` is what was asked for first and is asked for ever after; `s_min_ms` the smallest
     timeout that was ever granted; `last_zxid` the newest that was seen.

@@ -7,7 +7,8 @@ session is LOST, whatever a server says later.
 The life of a session is a straight line: attach somewhere, live until the connection drops,
 attach again. LOST ends that line; then comes `on_lost` (the caller's proof that nothing of it
 lives on), the old session is closed if only our own clock has ended it, so that our own old
-znodes don't stand in our way, and a new one begins. The rules are DESIGN §4.
+znodes don't stand in our way, and a new one begins. The rules are in
+ARCHITECTURE.md, "Session and lease".
 """
 
 from __future__ import annotations

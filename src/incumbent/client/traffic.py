@@ -43,7 +43,7 @@ from incumbent.wire.jute import Reader
 __all__ = ["MAX_MULTI", "Traffic", "outcome"]
 
 MAX_MULTI = 256 * 1024
-"""Bytes of a multi (DESIGN 4.8)."""
+"""Bytes of a multi."""
 
 _WRITE = 1024 * 1024  # bytes given to the transport at once
 

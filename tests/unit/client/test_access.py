@@ -96,7 +96,6 @@ async def test_a_server_nobody_vouches_for_and_a_client_without_certificate_dont
 
 
 async def test_large_answers_and_reconnects_by_tls(secure: Served, files: Path) -> None:
-    """(49)"""
     async with (
         relay_to(secure.hosts) as relay,
         client_of(relay.hosts, tls=ours(files), session_timeout=8.0) as client,
@@ -191,7 +190,6 @@ class Breaking(asyncio.Protocol):
 async def test_a_connection_that_breaks_within_sasl_is_followed_by_another_try(
     users: Served,
 ) -> None:
-    """(48)"""
     breaking = Breaking(users.port)
     listening = await asyncio.get_running_loop().create_server(lambda: breaking, "127.0.0.1")
     hosts = f"127.0.0.1:{listening.sockets[0].getsockname()[1]},{users.hosts}"
@@ -320,7 +318,6 @@ def in_a_child(check: object) -> int:
 
 
 async def test_in_a_forked_child_every_call_is_a_typed_error_and_the_parent_is_unharmed() -> None:
-    """(8)"""
     async with scripted() as server, aio.connect(server.hosts, session_timeout=2, tick=0) as zk:
         await zk.create("/a", ephemeral=True)
         session_id = zk.session_id
@@ -351,8 +348,6 @@ async def test_in_a_forked_child_every_call_is_a_typed_error_and_the_parent_is_u
 async def test_an_answer_too_large_to_keep_passes_by_and_the_connection_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """(50)"""
-
     def large(peer: Peer, xid: int, request: Request) -> bool:
         if isinstance(request, GetData) and request.path == "/large":
             size = bytearray()

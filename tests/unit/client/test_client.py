@@ -237,7 +237,6 @@ async def test_ephemeral_paths_of_one_session_are_capped_and_freed_by_deletion()
 
 
 async def test_every_method_answers_at_once_before_connect_and_after_close() -> None:
-    """(8)"""
     async with scripted() as server:
         client = Client(server.hosts)
         for _ in range(2):
@@ -286,7 +285,6 @@ async def test_every_method_answers_at_once_before_connect_and_after_close() -> 
 
 
 async def test_xids_wrap_before_they_become_negative() -> None:
-    """(51)"""
     async with scripted() as server, client_of(server) as client:
         client._handshake.xids._next = 2**31 - 3
 
@@ -299,7 +297,6 @@ async def test_xids_wrap_before_they_become_negative() -> None:
 
 @pytest.mark.parametrize("xid", [77, -4, -8, 0])
 async def test_an_unsolicited_reply_means_a_new_connection_not_death(xid: int) -> None:
-    """(51)"""
     async with scripted() as server, client_of(server) as client:
         server.peer.raw(ReplyHeader(xid, 1, 0).encode())
 
@@ -870,7 +867,6 @@ async def test_connect_timeout_lists_every_address_and_its_answer() -> None:
 
 
 async def test_a_hundred_failed_starts_leave_no_task_thread_or_descriptor() -> None:
-    """(52)"""
     async with scripted() as server:
         server.on_hello = lambda hello: None
         hosts = f"127.0.0.1:1,{server.hosts}"

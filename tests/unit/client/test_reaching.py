@@ -99,8 +99,6 @@ def client_on(machine: Machine, hosts: str, **settings: Any) -> Client:
 
 
 def test_with_two_of_three_servers_black_holed_the_third_is_reached_within_the_session() -> None:
-    """(47)"""
-
     async def story(world: World) -> None:
         states: list[State] = []
         one = world.host("one")
@@ -169,7 +167,6 @@ def test_a_silent_loss_is_repaired_within_the_sum_of_the_numbers() -> None:
 
 
 async def test_names_are_looked_up_at_each_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
-    """(46)"""
     server = Server(MemoryStore(), tick=0.2)
     await server.start()
     loop = asyncio.get_running_loop()
