@@ -97,8 +97,11 @@ class DoubleBarrierTrial(Trial):
             return
         self.wanted_out.setdefault(round_, set()).add(me)
         try:
-            await barrier.leave()
+            async with asyncio.timeout(rng.expovariate(10) if rng.random() < 0.1 else None):
+                await barrier.leave()
             self.came_out(round_, "left")
+        except TimeoutError:
+            self.world.record("does not wait", round=round_)
         except BrokenBarrier as error:
             if error.is_certain:
                 self.came_out(round_, "broken")

@@ -42,6 +42,10 @@ def test_a_create_that_a_server_without_a_disk_could_not_confirm_is_found_again(
     DoubleBarrierTrial(2303).run()
 
 
+def test_a_fault_that_strikes_after_its_end_cuts_nobody_off_for_good() -> None:
+    on_ensemble(DoubleBarrierTrial)(4013).run()
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("trial", TRIALS)
