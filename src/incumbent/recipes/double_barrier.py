@@ -74,8 +74,8 @@ class DoubleBarrier:
     def __init__(self, queue: Queue, count: int, *, timeout: float | None = None) -> None:
         if not 1 <= count <= MOST:
             raise ValueError(f"count={count}: from 1 to {MOST} members")
-        if timeout is not None and timeout < 0:
-            raise ValueError(f"timeout={timeout}: seconds, None to wait for ever")
+        if timeout is not None and timeout <= 0:
+            raise ValueError(f"timeout={timeout}: more than 0 seconds, None to wait for ever")
         self.count = count
         self.timeout = timeout
         self._queue = queue

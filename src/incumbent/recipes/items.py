@@ -128,7 +128,7 @@ class ItemQueue:
             return await items.peek(timeout)
 
     async def size(self) -> int:
-        """How many items there are."""
+        """How many items there are; whatever else stands there counts too."""
         stat = await self.client.exists(self.path)
         return 0 if stat is None else stat.numChildren
 
