@@ -229,7 +229,9 @@ async def test_a_member_that_times_out_as_it_is_let_in_is_in() -> None:
             await eventually(lambda: is_empty(one))
 
 
-@pytest.mark.parametrize(("count", "timeout"), [(0, None), (-1, None), (MOST + 1, None), (2, -1.0), (2, 0)])
+@pytest.mark.parametrize(
+    ("count", "timeout"), [(0, None), (-1, None), (MOST + 1, None), (2, -1.0), (2, 0)]
+)
 async def test_numbers_that_mean_nothing_are_refused(count: int, timeout: float | None) -> None:
     async with embedded() as server, connected(server) as zk:
         with pytest.raises(ValueError, match=r"count|timeout"):
