@@ -13,11 +13,12 @@ from tests.conformance.embedded import EmbeddedServer
 from tests.conformance.raw import Closed, RawClient
 from tests.waiting import wait_until
 
-from incumbent.wire import Create, Exists, GetChildren, GetData, Multi, SetData
+from incumbent.wire import Create, Delete, Exists, GetChildren, GetData, Multi, SetData
 
 
 class Writer(threading.Thread):
-    """Creates /w<k>/<n> for n = 0, 1, 2… and keeps /a<k> and /b<k> equal, many requests in flight."""
+    """Creates /w<k>/<n> for n = 0, 1, 2…, keeps /a<k> and /b<k> equal, and has a brief ephemeral for
+    each n; many requests in flight, so many bytes that the log is folded meanwhile."""
 
     def __init__(self, server: EmbeddedServer, number: int, first: int) -> None:
         super().__init__()
@@ -31,24 +32,28 @@ class Writer(threading.Thread):
 
     def run(self) -> None:
         k, ahead = self.number, 20
-        requests: list[Create | Multi] = []
+        assert self.client.session is not None
+        session = self.client.session.session_id
+        requests: list[Create | Multi | Delete] = []
         with contextlib.suppress(Closed, OSError):
             while True:
                 while len(requests) < ahead:
                     n = str(self.sent)
                     both = [SetData(f"/a{k}", n.encode()), SetData(f"/b{k}", n.encode())]
-                    requests += [Create(f"/w{k}/{n}", n.encode()), Multi(both)]
+                    brief = f"/brief-{session:x}-{n}"
+                    requests += [Create(brief, flags=1), Create(f"/w{k}/{n}", bytes(3000))]
+                    requests += [Multi(both), Delete(brief)]
                     self.sent += 1
-                    for request in requests[-2:]:
+                    for request in requests[-4:]:
                         self.client.submit(request)
                 request = requests.pop(0)
                 reply = self.client.reply(request)
                 assert reply.err == 0, reply
                 assert reply.zxid > self.zxid
                 self.zxid = reply.zxid
-                if isinstance(request, Create):
+                if isinstance(request, Create) and not request.flags:
                     self.acknowledged = int(request.path.rpartition("/")[2]) + 1
-                else:
+                elif isinstance(request, Multi):
                     self.pair = self.acknowledged - 1
 
 
@@ -56,7 +61,11 @@ WRITERS = 3
 
 
 def test_no_acknowledged_write_is_lost_and_no_multi_is_half_there(tmp_path: Path) -> None:
-    rng = random.Random(20)
+    ten_crashes(tmp_path, seed=20)
+
+
+def ten_crashes(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
     server = EmbeddedServer(tmp_path)
     with server:
         with RawClient.connected(server.host, server.port) as setup:
@@ -141,6 +150,6 @@ def test_a_lock_of_kazoo_outlives_a_crash(tmp_path: Path) -> None:
 
 
 @pytest.mark.soak
-def test_a_hundred_crashes(tmp_path: Path) -> None:
-    for n in range(10):
-        test_no_acknowledged_write_is_lost_and_no_multi_is_half_there(tmp_path / str(n))
+def test_two_hundred_crashes(tmp_path: Path) -> None:
+    for seed in range(20):
+        ten_crashes(tmp_path / str(seed), seed)

@@ -16,16 +16,32 @@ from incumbent.wire import (
     Acl,
     ConnectRequest,
     Create,
+    Create2,
     Delete,
     Exists,
     GetData,
     Id,
+    Ping,
     SetAcl,
     SetData,
     paths,
 )
 
 PATHS = ("/a", "/a/b", "/ü", "/none", "/", "", "/closed", "/a/", "//", "/zookeeper/config", None)
+MADE = (
+    "/a/new",
+    "/a/new-",
+    "/a/",
+    "/new",
+    "/ü/ñ",
+    "/a/\ue000",
+    "/short/x",
+    "/a/./x",
+    "/a/b",
+    "/closed/x",
+)
+OPEN = (Acl(31, "world", "anyone"),)
+ACLS = (OPEN, OPEN, OPEN, (Acl(1, "world", "anyone"),), (Acl(31, "auth", ""),), ())
 DATA = (None, b"", b"x", b"y" * 300)
 
 
@@ -60,9 +76,11 @@ class Stage:
             Create("/a/b", None),
             Create("/ü", b"data"),
             Create("/closed", b"", closed),
+            Create("/short", b"", flags=1),
         ):
             self.service.handle(self.peers[0], request.encode(1))
         self.service.tree.nodes["/ü"].version = 2**31 - 3
+        self.service.tree.nodes["/ü"].creations = 2**31 - 2
 
     def shown(self) -> object:
         tree = self.service.tree
@@ -71,19 +89,28 @@ class Stage:
             self.service.transactions,
             self.service.released() == self.peers,
             {path: tree.stat(path) for path in tree.nodes},
-            {path: node.data for path, node in tree.nodes.items()},
+            {
+                path: (node.data, node.owner, list(node.children))
+                for path, node in tree.nodes.items()
+            },
+            tree.ephemerals,
             (tree.size, tree.zxid, len(self.service.watches)),
         )
 
 
 def _bodies() -> st.SearchStrategy[bytes]:
     path, version = st.sampled_from(PATHS), st.sampled_from((-1, -1, 0, 1, 2, 2**31 - 1))
+    made, data = st.sampled_from(PATHS + MADE * 3), st.sampled_from(DATA)
+    acl, flags = st.sampled_from(ACLS), st.sampled_from((0, 0, 0, 1, 1, 2, 3, 3, 4, 5, -1))
     request = st.one_of(
         st.builds(GetData, path, st.booleans()),
-        st.builds(SetData, path, st.sampled_from(DATA), version),
-        st.builds(Exists, path, st.just(True)),
+        st.builds(SetData, path, data, version),
+        st.builds(Create, made, data, acl, flags),
+        st.builds(Create2, made, data, acl, flags),
+        st.builds(Exists, path, st.booleans()),
+        st.just(Ping()),
         st.builds(Delete, path, version),
-        st.builds(SetAcl, path, st.just((Acl(31, "world", "anyone"),)), version),
+        st.builds(SetAcl, path, st.just(OPEN), version),
     )
     whole = st.builds(lambda asked, xid: asked.encode(xid), request, st.integers(-9, 99))
     spoilt = st.builds(
@@ -99,7 +126,7 @@ def _bodies() -> st.SearchStrategy[bytes]:
     return st.one_of(whole, whole, whole, spoilt, cut)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 1), _bodies()), max_size=25), st.integers(0, 25))
 def test_a_shortcut_gives_what_the_long_way_gives(
     asked: list[tuple[int, bytes]], stops_writing: int

@@ -95,20 +95,22 @@ class Connection(Peer, asyncio.Protocol):
         if self.is_leaving or self._transport is None:
             return
         try:
-            bodies: list[bytes | None] = [*self._frames.feed(data)]
+            bodies = self._frames.feed(data)
         except RemoteWireError:
-            bodies = [None]
+            bodies = []
+            self._end_queue()
         self.queue.extend(bodies)
+        for body in bodies:
+            size = len(body)
+            self._queue_bytes += size if size > _FRAME_COST else _FRAME_COST
         self.account.received += len(bodies)
-        self._queue_bytes += sum(map(_cost, bodies))
         if self._queue_bytes > self._queue_most and not self._is_full:
             self._is_full = True
             self._transport.pause_reading()
         self._inbox.ready(self, len(bodies))
 
     def eof_received(self) -> bool:
-        self.queue.append(None)
-        self._queue_bytes += _FRAME_COST
+        self._end_queue()
         self._inbox.ready(self, 0)
         return not self.is_secure  # what was asked before is still answered; not so in TLS
 
@@ -177,6 +179,6 @@ class Connection(Peer, asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-
-def _cost(body: bytes | None) -> int:
-    return max(len(body or b""), _FRAME_COST)
+    def _end_queue(self) -> None:
+        self.queue.append(None)
+        self._queue_bytes += _FRAME_COST

@@ -43,9 +43,10 @@ _OPS = {
 
 
 def may_wait(connection: Connection) -> bool:
-    """Is the first that it asks perhaps answered beside a commit, and nothing else owed to it?"""
-    queue = connection.queue
-    return bool(queue) and (queue[0] or b"")[4:8] in _OPS and connection.is_connected
+    """Is all that it asks perhaps answered beside a commit?"""
+    if not connection.is_connected:
+        return False
+    return all(body is not None and body[4:8] in _OPS for body in connection.queue)
 
 
 class Glance:
@@ -97,7 +98,10 @@ class Glance:
     def _is_untouched(self, path: str | None) -> bool:
         if self._hidden is None:
             self._hidden = frozenset(
-                path for transaction in self._batch for path in touched_paths(transaction)
+                path
+                for transaction in self._batch
+                for change in transaction.changes
+                for path in touched_paths(change)
             )
         return bool(path) and path not in self._hidden  # "" is another name of the root
 

@@ -29,8 +29,9 @@ from incumbent.wire.record import ACLS
 
 __all__ = ["FORMAT", "pack_transactions", "pack_znode", "unpack_transactions", "unpack_znode"]
 
-FORMAT = 2
-"""Of what is written. Format 1 knew no ACLs; it reads as if all were open."""
+FORMAT = 3
+"""Of what is written. Format 1 knew no ACLs; it reads as if all were open. Before format 3 the
+state had every ephemeral, also those that the log deletes."""
 
 _KINDS: dict[int, tuple[Any, tuple[Codec, ...]]] = {
     1: (CreateNode, (STRING, BUFFER, LONG)),
@@ -46,6 +47,7 @@ _CREATE_OPEN, _CREATE_WITH_ACL = 1, 6
 _TRANSACTION = struct.Struct(">qqi")
 _ONE_CHANGE = struct.Struct(">qqiii")  # the same, its one change's number, and its path's length
 _INT, _LONG = struct.Struct(">i"), struct.Struct(">q")
+_AT_ONCE = {_NUMBER_OF[SetNode]: _INT, _CREATE_OPEN: _LONG}  # by what comes last
 _ZNODE = struct.Struct(">qqqqqiiq")
 _WITH_LENGTH = struct.Struct(">qqqqqiiqi")  # and the length of its data
 
@@ -65,8 +67,10 @@ def pack_transactions(transactions: Iterable[Transaction]) -> bytes:
 def unpack_transactions(body: bytes) -> list[Transaction]:
     """The same group again. Raises `RemoteWireError` for bytes that are none."""
     reader = Reader(body)
-    transactions = []
+    transactions: list[Transaction] = []
     while reader.left:
+        if _read_at_once(reader, transactions):
+            continue
         zxid, time_ms, count = reader.unpack(_TRANSACTION)
         changes = tuple(_read_change(reader) for _ in range(count))
         transactions.append(Transaction(zxid, time_ms, changes))
@@ -151,6 +155,29 @@ def _write_at_once(out: bytearray, zxid: int, time_ms: int, change: Change) -> b
     out += _INT.pack(len(data))
     out += data
     out += end
+    return True
+
+
+def _read_at_once(reader: Reader, transactions: list[Transaction]) -> bool:
+    """What `_write_at_once` wrote; False if the next is another, or is not all there."""
+    body, at = reader.body, reader.pos
+    try:
+        zxid, time_ms, count, number, length = _ONE_CHANGE.unpack_from(body, at)
+        if count != 1 or number not in _AT_ONCE or length < 0:
+            return False
+        at += _ONE_CHANGE.size + length
+        (size,) = _INT.unpack_from(body, at)
+        end = _AT_ONCE[number]
+        (last,) = end.unpack_from(body, at + 4 + size)
+        path = body[at - length : at].decode()
+    except (struct.error, UnicodeDecodeError):
+        return False
+    if size < 0:
+        return False
+    data = body[at + 4 : at + 4 + size]
+    change = SetNode(path, data, last) if end is _INT else CreateNode(path, data, last)
+    transactions.append(Transaction(zxid, time_ms, (change,)))
+    reader.pos = at + 4 + size + end.size
     return True
 
 

@@ -28,6 +28,7 @@ from incumbent.server.limits import Limits
 from incumbent.server.policy import Policy
 from incumbent.server.questions import Questions
 from incumbent.server.service import Service
+from incumbent.server.shortcuts import is_ping
 from incumbent.server.store import Store, StoreFailed
 from incumbent.server.traffic import Traffic
 from incumbent.wire import Request
@@ -210,13 +211,17 @@ class Server:
             connection.abort()
 
     def ready(self, connection: Connection, frames: int) -> None:
-        if self._service is not None:
-            if frames:
-                self._service.sessions.heard(connection)
-                self.traffic.received += frames
-            self._ready[connection] = None
-            self._wake.set()
-            self._beside.arrived(connection)
+        service = self._service
+        if service is None:
+            return
+        if frames:
+            service.sessions.heard(connection)
+            self.traffic.received += frames
+            if self._answer_ping(service, connection):
+                return
+        self._ready[connection] = None
+        self._wake.set()
+        self._beside.arrived(connection)
 
     def asked(self, connection: Connection, word: bytes) -> None:
         def chore(service: Service) -> None:
@@ -309,6 +314,23 @@ class Server:
                 del self._ready[connection]
         return served
 
+    def _answer_ping(self, service: Service, connection: Connection) -> bool:
+        """At once, if that is all that it asks and all that is known is durable: most sessions
+        do nothing else, and shall cost next to nothing."""
+        queue = connection.queue
+        body = queue[0] if len(queue) == 1 else None
+        if body is None or not is_ping(body) or not connection.is_connected:
+            return False
+        if service.transactions or self._beside.is_committing or not connection.is_servable:
+            return False
+        connection.take()
+        service.handle(connection, body)
+        self._release(service)
+        connection.account.last = body
+        self._served.append((connection, 1))
+        self._account(service, 0.0, 1, 0)
+        return True
+
     def _send(self, connection: Connection) -> None:
         self.traffic.sent += len(connection.out)
         connection.flush()
@@ -317,7 +339,8 @@ class Server:
         """Everything decided is durable: let it be seen."""
         for peer in service.released():
             assert isinstance(peer, Connection)
-            self._send(peer)
+            if peer.out or peer.is_leaving:  # else it was sent before the commit
+                self._send(peer)
         self._questions.tell()
 
     def _account(self, service: Service, seconds: float, served: int, writes: int) -> None:

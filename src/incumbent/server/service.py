@@ -22,7 +22,7 @@ from incumbent.server.policy import Policy
 from incumbent.server.reads import READS, set_again
 from incumbent.server.sasl import SaslExchange, SaslRefused
 from incumbent.server.sessions import NO_PASSWORD, Peer, Sessions
-from incumbent.server.shortcuts import plain_get, plain_set, stat_reply
+from incumbent.server.shortcuts import plain_read, plain_write, write_reply
 from incumbent.server.store import Loaded
 from incumbent.server.tree import (
     Change,
@@ -167,7 +167,7 @@ class Service:
         if not peer.is_connected:
             self._connect(peer, body)
             return
-        if len(body) > 12 and self.on_request is None and self._handle_at_once(peer, body):
+        if len(body) >= 8 and self.on_request is None and self._handle_at_once(peer, body):
             return
         try:
             xid, _op, request = decode_request(body)
@@ -189,13 +189,15 @@ class Service:
 
     def _handle_at_once(self, peer: Peer, body: bytes) -> bool:
         """What most requests are; False if this is none of those."""
-        reply = plain_get(self.tree, body)
+        reply = plain_read(self.tree, body)
         if reply is None:
-            change = plain_set(self.tree, body) if self.is_writable else None
+            change = None
+            if self.is_writable:
+                change = plain_write(self.tree, peer.session_id, body)
             if change is None:
                 return False
             self._carry_out((change,))
-            reply = stat_reply(self.tree, body[:4], change.path)
+            reply = write_reply(self.tree, body, change)
         self._post(peer, reply)
         return True
 
@@ -361,15 +363,16 @@ class Service:
     ) -> None:
         """One transaction, `then` called after each of its changes; its events are told."""
         zxid, time_ms = self.tree.zxid + 1, self._wall_ms()
+        events: list[Event] | None = None if self.watches.is_empty else []
         for change in changes:
-            events = self.tree.carry_out(change, zxid, time_ms)
+            self.tree.carry_out(change, zxid, time_ms, events)
             if then is not None:
                 then(change)
-            for event in events:
-                watchers = self.watches.fire(event)
-                if watchers:
-                    self._tell(watchers, event)
         self.tree.zxid = zxid
+        for event in events or ():
+            watchers = self.watches.fire(event)
+            if watchers:
+                self._tell(watchers, event)
         self.transactions.append(Transaction(zxid, time_ms, changes))
 
     def _result(self, change: Change) -> MultiResult:

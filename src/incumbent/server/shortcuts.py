@@ -1,4 +1,4 @@
-"""The two requests that make up most of a server's day, answered without a detour over objects.
+"""The requests that make up most of a server's day, answered without a detour over objects.
 
 Rule of this file: a shortcut gives exactly what the long way gives, or declines. Whatever is
 unusual about a request (a watch, an ACL, a refusal, bytes that are left over) is for the long way.
@@ -8,14 +8,27 @@ from __future__ import annotations
 
 import struct
 
-from incumbent.server.tree import SetNode, Tree, Znode
-from incumbent.wire import ANY_VERSION, OPEN_ACL, Op
-from incumbent.wire.record import STAT_LAYOUT
+from incumbent.server.tree import CreateNode, SetNode, Tree, Znode
+from incumbent.wire import ANY_VERSION, OPEN_ACL, Op, Xid, paths
+from incumbent.wire.record import ACLS, STAT_LAYOUT
 
-__all__ = ["plain_get", "plain_set", "stat_reply"]
+__all__ = ["is_ping", "plain_read", "plain_write", "write_reply"]
 
-_GET = int(Op.GET_DATA).to_bytes(4, "big")
-_SET = int(Op.SET_DATA).to_bytes(4, "big")
+
+def _in_bytes(op: Op) -> bytes:
+    return int(op).to_bytes(4, "big")
+
+
+def _open_acl() -> bytes:
+    out = bytearray()
+    ACLS.write(out, OPEN_ACL)
+    return bytes(out)
+
+
+_GET, _EXISTS, _PING = _in_bytes(Op.GET_DATA), _in_bytes(Op.EXISTS), _in_bytes(Op.PING)
+_SET, _CREATE, _CREATE2 = _in_bytes(Op.SET_DATA), _in_bytes(Op.CREATE), _in_bytes(Op.CREATE2)
+_PING_XID = int(Xid.PING).to_bytes(4, "big", signed=True)
+_OPEN = _open_acl()
 _INT = struct.Struct(">i")
 _REPLY = struct.Struct(">i4sqi")  # the frame's length, xid, zxid, error
 _REPLY_AND_LENGTH = struct.Struct(">i4sqii")
@@ -23,9 +36,17 @@ _HEADER_SIZE, _STAT_SIZE = 16, STAT_LAYOUT.size
 _LAST_VERSION = 2**31 - 1
 
 
-def plain_get(tree: Tree, body: bytes) -> bytes | None:
-    """The framed reply to a getData without a watch, of a znode that is there and open to all."""
-    if body[4:8] != _GET or body[-1] != 0:
+def is_ping(body: bytes) -> bool:
+    return len(body) == 8 and body.endswith(_PING)
+
+
+def plain_read(tree: Tree, body: bytes) -> bytes | None:
+    """The framed reply to a ping, or to a getData or exists without a watch, of a znode that is
+    there and open to all."""
+    op = body[4:8]
+    if op not in (_GET, _EXISTS):
+        return _REPLY.pack(_HEADER_SIZE, _PING_XID, tree.zxid, 0) if is_ping(body) else None
+    if body[-1] != 0 or len(body) < 13:
         return None
     path = body[12:-1]
     if int.from_bytes(body[8:12], "big") != len(path):
@@ -36,6 +57,8 @@ def plain_get(tree: Tree, body: bytes) -> bytes | None:
         return None
     if node is None or node.acl is not OPEN_ACL:
         return None
+    if op == _EXISTS:
+        return _stat_reply(tree, body[:4], node)
     data = node.data
     if data is None:
         return None
@@ -46,22 +69,30 @@ def plain_get(tree: Tree, body: bytes) -> bytes | None:
     return head + data + _packed_stat(node, size)
 
 
-def plain_set(tree: Tree, body: bytes) -> SetNode | None:
-    """What a setData does that is to be carried out, on a znode that is there and open to all."""
-    if body[4:8] != _SET:
-        return None
+def plain_write(tree: Tree, session_id: int, body: bytes) -> CreateNode | SetNode | None:
+    """What a setData does that is to be carried out, or a create that asks for an ACL open to all,
+    where what is there is open to all. `session_id` is that of who asks."""
+    op = body[4:8]
     try:
-        (length,) = _INT.unpack_from(body, 8)
-        end = 12 + length
-        if length <= 0 or end + 8 > len(body):
-            return None  # "" is no valid path, though the root answers to it
-        (size,) = _INT.unpack_from(body, end)
-        if size < 0 or end + 8 + size != len(body):
-            return None
-        path = body[12:end].decode()
-        (version,) = _INT.unpack_from(body, end + 4 + size)
+        if op == _SET:
+            return _plain_set(tree, body)
+        if op in (_CREATE, _CREATE2):
+            return _plain_create(tree, session_id, body)
     except (struct.error, UnicodeDecodeError):
+        pass
+    return None
+
+
+def _plain_set(tree: Tree, body: bytes) -> SetNode | None:
+    (length,) = _INT.unpack_from(body, 8)
+    end = 12 + length
+    if length <= 0 or end + 8 > len(body):
+        return None  # "" is no valid path, though the root answers to it
+    (size,) = _INT.unpack_from(body, end)
+    if size < 0 or end + 8 + size != len(body):
         return None
+    path = body[12:end].decode()
+    (version,) = _INT.unpack_from(body, end + 4 + size)
     node = tree.nodes.get(path)
     if node is None or node.acl is not OPEN_ACL or node.version == _LAST_VERSION:
         return None
@@ -70,9 +101,40 @@ def plain_set(tree: Tree, body: bytes) -> SetNode | None:
     return SetNode(path, body[end + 4 : end + 4 + size], node.version + 1)
 
 
-def stat_reply(tree: Tree, xid: bytes, path: str) -> bytes:
-    """The framed reply that shows a znode's Stat."""
-    node = tree.nodes[path]
+def _plain_create(tree: Tree, session_id: int, body: bytes) -> CreateNode | None:
+    after = len(body) - 4 - len(_OPEN)  # where the data ends
+    flags = int.from_bytes(body[-4:], "big")
+    if flags > 3 or not body.startswith(_OPEN, after):
+        return None
+    (length,) = _INT.unpack_from(body, 8)
+    end = 12 + length
+    (size,) = _INT.unpack_from(body, end)
+    if length <= 0 or size < 0 or end + 4 + size != after:
+        return None
+    path = body[12:end].decode()
+    parent = tree.nodes.get(path[: path.rfind("/")] or "/")
+    if parent is None or parent.owner > 0 or parent.acl is not OPEN_ACL:
+        return None
+    if flags & 2:
+        path += f"{parent.creations:010d}"
+    if path in tree.nodes or paths.problem(path) is not None:
+        return None
+    return CreateNode(path, body[end + 4 : after], session_id if flags & 1 else 0)
+
+
+def write_reply(tree: Tree, body: bytes, change: CreateNode | SetNode) -> bytes:
+    """The framed reply to a request that asked for a change which is carried out."""
+    node = tree.nodes[change.path]
+    if body[4:8] == _SET:
+        return _stat_reply(tree, body[:4], node)
+    path = change.path.encode()
+    stat = _packed_stat(node, len(node.data or b"")) if body[4:8] == _CREATE2 else b""
+    size = len(path)
+    head = _REPLY_AND_LENGTH.pack(_HEADER_SIZE + 4 + size + len(stat), body[:4], tree.zxid, 0, size)
+    return head + path + stat
+
+
+def _stat_reply(tree: Tree, xid: bytes, node: Znode) -> bytes:
     data = node.data
     stat = _packed_stat(node, 0 if data is None else len(data))
     return _REPLY.pack(_HEADER_SIZE + _STAT_SIZE, xid, tree.zxid, 0) + stat

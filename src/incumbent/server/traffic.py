@@ -23,8 +23,10 @@ class Spread:
     def add(self, value: float, times: int = 1) -> None:
         """The same value so many times."""
         if times > 0:
-            self.least = min(self.least, value) if self.count else value
-            self.most = max(self.most, value)
+            if value < self.least or not self.count:
+                self.least = value
+            if value > self.most:
+                self.most = value
             self.total += value * times
             self.count += times
 

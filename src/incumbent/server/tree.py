@@ -30,6 +30,7 @@ __all__ = [
     "Transaction",
     "Tree",
     "Znode",
+    "deleted_paths",
     "touched_paths",
     "ttl_of",
     "ttl_owner",
@@ -224,7 +225,7 @@ class Tree:
 
     @classmethod
     def partial(cls, nodes: Iterable[tuple[str, Znode]]) -> Tree:
-        """A tree of only some znodes, without their children: enough for `apply` on these."""
+        """A tree of only some znodes, without their children: enough for `replay` on these."""
         tree = cls()
         for path, node in nodes:
             tree.nodes[path] = node
@@ -254,47 +255,63 @@ class Tree:
         """Carry out all changes; the events in the order in which they happened."""
         events: list[Event] = []
         for change in transaction.changes:
-            events += self.carry_out(change, transaction.zxid, transaction.time_ms)
+            self.carry_out(change, transaction.zxid, transaction.time_ms, events)
         self.zxid = transaction.zxid
         return events
 
-    def carry_out(self, change: Change, zxid: int, time_ms: int) -> list[Event]:
-        """One change of a transaction. The caller sets `zxid` when all are done."""
+    def replay(self, transaction: Transaction) -> None:
+        """As `apply`, of a log that goes on from a state without some of the ephemerals that this
+        log deletes: what happens to these shows in their parents only."""
+        zxid, time_ms, changes = transaction
+        for change in changes:
+            if isinstance(change, EndSession):
+                for path in change.paths:
+                    self.replay(Transaction(zxid, time_ms, (DeleteNode(path),)))
+                self.sessions.pop(change.session_id, None)
+            elif isinstance(change, CreateNode | OpenSession) or change.path in self.nodes:
+                self.carry_out(change, zxid, time_ms)
+            elif isinstance(change, DeleteNode):
+                self.nodes[paths.parent(change.path)].pzxid = zxid
+        self.zxid = zxid
+
+    def carry_out(
+        self, change: Change, zxid: int, time_ms: int, events: list[Event] | None = None
+    ) -> None:
+        """One change of a transaction; what happened is added to `events`, if somebody listens.
+
+        The caller sets `zxid` when all are done.
+        """
+        if type(change) is SetNode:  # these two first: they are most of what happens
+            path, data, version = change
+            node = self.nodes[path]
+            self.size += _length(data) - _length(node.data)
+            node.data, node.version = data, version
+            node.mzxid, node.mtime = zxid, time_ms
+            if events is not None:
+                events.append(Event(EventType.CHANGED, path, node.acl))
+            return
+        if type(change) is CreateNode:
+            self._create(change, zxid, time_ms, events)
+            return
         match change:
-            case SetNode(path, data, version):
-                node = self.nodes[path]
-                self.size += _length(data) - _length(node.data)
-                node.data, node.version = data, version
-                node.mzxid, node.mtime = zxid, time_ms
-                return [Event(EventType.CHANGED, path, node.acl)]
-            case CreateNode(path, data, owner, acl):
-                return self._create(path, data, owner, acl, zxid, time_ms)
             case DeleteNode(path):
-                return self._delete(path, zxid)
+                self._delete(path, zxid, events)
             case SetAcl(path, acl, version):
                 node = self.nodes[path]
                 node.acl, node.aversion = self._one(acl), version
-                return []
             case OpenSession(session_id, timeout_ms):
                 self.sessions[session_id] = timeout_ms
-                return []
             case EndSession(session_id, gone):
-                events: list[Event] = []
                 for path in gone:
-                    events += self._delete(path, zxid)
+                    self._delete(path, zxid, events)
                 self.sessions.pop(session_id, None)
-                return events
 
     def _create(
-        self,
-        path: str,
-        data: bytes | None,
-        owner: int,
-        acl: tuple[Acl, ...],
-        zxid: int,
-        time_ms: int,
-    ) -> list[Event]:
-        above = paths.parent(path)
+        self, change: CreateNode, zxid: int, time_ms: int, events: list[Event] | None
+    ) -> None:
+        path, data, owner, acl = change
+        slash = path.rindex("/")
+        above = path[:slash] or "/"
         parent = self.nodes[above]
         self.nodes[path] = Znode(
             data,
@@ -306,15 +323,20 @@ class Tree:
             owner=owner,
             acl=acl if acl is OPEN_ACL else self._one(acl),
         )
-        parent.children[paths.name(path)] = None
+        parent.children[path[slash + 1 :]] = None
         if parent.creations < MAX_SEQUENCE:  # Apache's counter sticks, and pzxid with it
             parent.creations += 1
             parent.pzxid = zxid
-        self._index(path, owner)
+        if owner:
+            self._index(path, owner)
         self.size += len(path) + _length(data)
-        return [Event(EventType.CREATED, path, acl), Event(EventType.CHILD, above, parent.acl)]
+        if events is not None:
+            events += (
+                Event(EventType.CREATED, path, acl),
+                Event(EventType.CHILD, above, parent.acl),
+            )
 
-    def _delete(self, path: str, zxid: int) -> list[Event]:
+    def _delete(self, path: str, zxid: int, events: list[Event] | None) -> None:
         above = paths.parent(path)
         node = self.nodes.pop(path)
         parent = self.nodes[above]
@@ -329,10 +351,11 @@ class Tree:
             owned.pop(path, None)
             if not owned:
                 del self.ephemerals[node.owner]
-        return [
-            Event(EventType.DELETED, path, node.acl),
-            Event(EventType.CHILD, above, parent.acl),
-        ]
+        if events is not None:
+            events += (
+                Event(EventType.DELETED, path, node.acl),
+                Event(EventType.CHILD, above, parent.acl),
+            )
 
     def _index(self, path: str, owner: int) -> None:
         if owner == CONTAINER_OWNER:
@@ -347,19 +370,28 @@ class Tree:
         return self._acls.setdefault(acl, acl)
 
 
-def touched_paths(transaction: Transaction) -> Iterable[str]:
-    """Every path whose znode the transaction changes, parents included, repeats included."""
-    for change in transaction.changes:
-        match change:
-            case CreateNode() | DeleteNode():
-                yield change.path
-                yield paths.parent(change.path)
-            case SetNode() | SetAcl():
-                yield change.path
-            case EndSession():
-                for path in change.paths:
-                    yield path
-                    yield paths.parent(path)
+def touched_paths(change: Change) -> Iterable[str]:
+    """Every path whose znode it changes, each before its parent, repeats included."""
+    match change:
+        case CreateNode() | DeleteNode():
+            yield change.path
+            yield paths.parent(change.path)
+        case SetNode() | SetAcl():
+            yield change.path
+        case EndSession():
+            for path in change.paths:
+                yield path
+                yield paths.parent(path)
+
+
+def deleted_paths(change: Change) -> tuple[str, ...]:
+    """The paths whose znodes it deletes."""
+    match change:
+        case DeleteNode(path):
+            return (path,)
+        case EndSession(_session, gone):
+            return gone
+    return ()
 
 
 def _length(data: bytes | None) -> int:

@@ -35,6 +35,11 @@ class Watches(Generic[Watcher]):
         """How many watches are set; a lasting one counts twice."""
         return sum(len(own) for t in (self._data, self._child) for own in t.paths.values())
 
+    @property
+    def is_empty(self) -> bool:
+        """Nobody watches anything."""
+        return not self._data.by_path and not self._child.by_path
+
     def add_data(self, path: str, watcher: Watcher) -> None:
         """Watch a znode's existence and data, once."""
         self._data.add(path, watcher, WatchMode.STANDARD)

@@ -34,7 +34,7 @@ class FrameDecoder:
         Raises `RemoteWireError` for a length that is negative or over the limit.
         """
         buffer = self._rest + data if self._rest else data
-        bodies = []
+        bodies: list[bytes] = []
         start, end = 0, len(buffer)
         while end - start >= 4:
             (length,) = _LENGTH.unpack_from(buffer, start)

@@ -183,3 +183,36 @@ async def test_what_comes_together_with_a_write_of_another_is_not_held_up_by_it(
     assert len(theirs.out) == 1
     store.is_open.set()
     assert (await writer.reply()).xid == 1
+
+
+async def test_those_who_read_and_then_write_share_a_commit(server: Server, store: Gate) -> None:
+    clients = [await connect(server) for _ in range(3)]
+    before = store.commits
+    flight = frame(GetData("/a").encode(1)) + frame(SetData("/a", b"new").encode(2))
+
+    for client in clients:
+        (mine,) = [c for c in server._connections if c.session_id == client.session.session_id]
+        mine.data_received(flight)
+    replies = [await client.reply() for client in clients for _ in range(2)]
+
+    assert [reply.err for reply in replies] == [0] * 6
+    assert store.commits == before + 1
+
+
+async def test_a_ping_is_answered_as_it_comes_unless_it_would_reveal_a_commit(
+    server: Server, store: Gate
+) -> None:
+    client = await connect(server)
+    (mine,) = [c for c in server._connections if c.session_id == client.session.session_id]
+
+    mine.data_received(frame(Ping().encode(-2)))
+
+    assert not mine.queue
+    durable = (await client.reply()).zxid + 1  # the writer's session
+    writer = await begin(server, store, SetData("/a", b"new"))
+    mine.data_received(frame(Ping().encode(-2)))
+    assert mine.queue
+    assert (await client.reply()).zxid == durable
+    store.is_open.set()
+    assert (await writer.reply()).zxid == durable + 1
+    assert (await client.call(Ping())).zxid == durable + 1

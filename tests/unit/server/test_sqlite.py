@@ -14,7 +14,15 @@ from tests.waiting import eventually
 from incumbent.server import SqliteStore, StoreFailed
 from incumbent.server.journal import FORMAT
 from incumbent.server.store import Batch
-from incumbent.server.tree import CreateNode, SetAcl, SetNode, Transaction
+from incumbent.server.tree import (
+    CreateNode,
+    DeleteNode,
+    EndSession,
+    OpenSession,
+    SetAcl,
+    SetNode,
+    Transaction,
+)
 from incumbent.wire import Acl, Create, Exists, GetData, Ping, SetData
 
 READABLE = (Acl(1, "world", "anyone"),)
@@ -131,14 +139,83 @@ def test_acls_are_kept_in_the_log_and_in_the_state(tmp_path: Path) -> None:
     store.close()
 
 
-def test_a_database_of_the_first_format_is_read_and_goes_on_as_the_second(tmp_path: Path) -> None:
+@pytest.mark.parametrize("before", range(1, FORMAT))
+def test_a_database_of_an_older_format_is_read_and_goes_on_as_the_newest(
+    tmp_path: Path, before: int
+) -> None:
     store = SqliteStore(tmp_path / "db")
     store.add(made(1, "/a"))
-    store._db.execute("UPDATE meta SET value = 1 WHERE key = 'format'")
+    store._db.execute("UPDATE meta SET value = ? WHERE key = 'format'", (before,))
     store.close()
 
     again = SqliteStore(tmp_path / "db")
 
     assert "/a" in again.load().tree.nodes
-    assert again._meta("format") == FORMAT == 2
+    assert again._meta("format") == FORMAT
     again.close()
+
+
+def test_an_ephemeral_that_is_gone_already_is_never_written_to_the_state(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "db")
+    store.load()
+    store.add((Transaction(1, 1, (OpenSession(7, 4000),)),))
+    for zxid in range(2, 5):
+        store.add((Transaction(zxid, 1, (CreateNode(f"/{zxid}", b"x", 7),)),))
+    store.add((Transaction(5, 1, (DeleteNode("/3"),)),))
+    store.add((Transaction(6, 1, (EndSession(7, ("/2", "/4")),)),))
+    store.add(made(7, "/stays"))
+
+    while store.fold(step=1):
+        written = {path for (path,) in store._db.execute("SELECT path FROM znodes")}
+        assert written <= {"/"}
+
+    assert store.load().tree.nodes.keys() >= {"/stays"}
+    store.close()
+
+
+def test_an_ephemeral_made_anew_is_written_to_the_state(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "db")
+    store.load()
+    store.add((Transaction(1, 1, (OpenSession(7, 4000), CreateNode("/e", b"1", 7))),))
+    store.add((Transaction(2, 1, (DeleteNode("/e"),)),))
+    store.add((Transaction(3, 1, (CreateNode("/e", b"2", 7),)),))
+
+    while store.fold(step=1):
+        pass
+
+    assert store.load().tree.nodes["/e"].data == b"2"
+    store.close()
+
+
+def test_the_state_never_has_a_child_without_its_parent(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "db")
+    store.load()
+    store.add((Transaction(1, 1, (CreateNode("/p", b"", 0), CreateNode("/p/c", b"", 0))),))
+    store.fold(step=1)
+    store.add((Transaction(2, 1, (SetNode("/p", b"x", 1),)),))
+    store.add((Transaction(3, 1, (DeleteNode("/p/c"), DeleteNode("/p"))),))
+
+    store.fold(step=1)
+
+    assert "/p" not in store.load().tree.nodes
+    store.close()
+
+
+async def test_what_is_not_synced_is_not_folded(tmp_path: Path) -> None:
+    disk = Disk(tmp_path / "db")
+    disk.load()
+    await disk.commit(made(1, "/kept"))
+    disk.is_free.clear()
+    under_way = asyncio.ensure_future(disk.commit(made(2, "/refused")))
+    await asyncio.sleep(0)  # its row is there, and waits for its sync
+
+    while disk.fold():
+        pass
+
+    disk.is_broken = True
+    disk.is_free.set()
+    with pytest.raises(StoreFailed):
+        await under_way
+    assert "/kept" in disk.load().tree.nodes
+    assert "/refused" not in disk.load().tree.nodes
+    disk.close()
