@@ -51,6 +51,22 @@ sync /zkcli
 addauth digest user:password
 create -t 1000 /zkcli/ttl
 listquota /zkcli
+create /zkcli/q 12345
+setquota -n 10 /zkcli/q
+listquota /zkcli/q
+create /zkcli/q/a 123
+set /zkcli/q 1
+listquota /zkcli/q
+setquota -b 100 /zkcli/q
+setquota -N 20 /zkcli/q
+create /zkcli/q/b 1
+listquota /zkcli/q
+setquota -n 5 /zkcli/q/a
+delquota -n /zkcli/q
+listquota /zkcli/q
+delquota /zkcli/q
+listquota /zkcli/q
+ls -R /zookeeper
 deleteall /zkcli
 stat /zkcli
 version

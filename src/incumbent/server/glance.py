@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from incumbent.errors import Refused, RemoteWireError
 from incumbent.server.connection import Connection
+from incumbent.server.quota import QUOTAS
 from incumbent.server.reads import READS
 from incumbent.server.service import Service
 from incumbent.server.sessions import Peer
@@ -103,7 +104,9 @@ class Glance:
                 for change in transaction.changes
                 for path in touched_paths(change)
             )
-        return bool(path) and path not in self._hidden  # "" is another name of the root
+        if not path or path.startswith(QUOTAS):  # "" is another name of the root
+            return False
+        return path not in self._hidden
 
     def _value(self, peer: Peer, request: Request) -> object:
         service = self._service

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from typing import NamedTuple, TypeAlias
 
 from incumbent.server.acl import READ_ONLY_ACL
+from incumbent.server.quota import QUOTAS, Quotas
 from incumbent.wire import OPEN_ACL, Acl, EventType, Stat, paths
 from incumbent.wire.protocol import CONTAINER_OWNER, MAX_SEQUENCE
 
@@ -170,6 +171,7 @@ class Tree:
     ephemerals  id → its paths, in the order of creation
     containers  the paths of all containers
     mortals     the paths of all znodes with a time to live
+    quotas      the paths that have one, and what is below them
     size        bytes of all paths and data
     """
 
@@ -179,6 +181,7 @@ class Tree:
         "ephemerals",
         "mortals",
         "nodes",
+        "quotas",
         "sessions",
         "size",
         "zxid",
@@ -188,6 +191,7 @@ class Tree:
         self.zxid = 0
         root = Znode()
         self.nodes: dict[str, Znode] = {"": root, "/": root}
+        self.quotas = Quotas(self.nodes)
         self.sessions: dict[int, int] = {}
         self.ephemerals: dict[int, dict[str, None]] = {}
         self.containers: dict[str, None] = {}
@@ -220,6 +224,7 @@ class Tree:
             if path != "/":
                 tree.nodes[paths.parent(path)].children[paths.name(path)] = None
                 tree._index(path, node.owner)
+        tree.quotas.find()
         tree.size = sum(len(path) + _length(node.data) for path, node in tree.nodes.items() if path)
         return tree
 
@@ -284,9 +289,12 @@ class Tree:
         if type(change) is SetNode:  # these two first: they are most of what happens
             path, data, version = change
             node = self.nodes[path]
-            self.size += _length(data) - _length(node.data)
+            more = _length(data) - _length(node.data)
+            self.size += more
             node.data, node.version = data, version
             node.mzxid, node.mtime = zxid, time_ms
+            if self.quotas.limited:
+                self.size += self.quotas.changed(path, more)
             if events is not None:
                 events.append(Event(EventType.CHANGED, path, node.acl))
             return
@@ -330,6 +338,8 @@ class Tree:
         if owner:
             self._index(path, owner)
         self.size += len(path) + _length(data)
+        if self.quotas.limited or path.startswith(QUOTAS):
+            self.size += self.quotas.created(path, _length(data))
         if events is not None:
             events += (
                 Event(EventType.CREATED, path, acl),
@@ -343,6 +353,8 @@ class Tree:
         parent.children.pop(paths.name(path), None)
         parent.pzxid = zxid
         self.size -= len(path) + _length(node.data)
+        if self.quotas.limited:
+            self.size += self.quotas.deleted(path, _length(node.data))
         if node.owner == CONTAINER_OWNER:
             self.containers.pop(path, None)
         elif node.owner < 0:
