@@ -80,7 +80,9 @@ def ten_crashes(tmp_path: Path, seed: int) -> None:
             for writer in writers:
                 writer.start()
             enough = rng.randrange(5, 400)
-            wait_until(lambda w=writers, e=enough: sum(x.acknowledged - x.first for x in w) > e)  # type: ignore[misc]
+            wait_until(
+                lambda w=writers, e=enough: sum(x.acknowledged - x.first for x in w) > e, 60.0
+            )  # type: ignore[misc]
             server.kill()
             for writer in writers:
                 writer.join(10)
