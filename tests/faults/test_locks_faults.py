@@ -6,7 +6,9 @@ Each test is a fault that a peer has shown in public.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import contextlib
+import random
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 
 import pytest
@@ -15,8 +17,9 @@ from tests.unit.recipes.servers import connected, embedded
 from tests.waiting import eventually
 
 from incumbent import aio
-from incumbent.errors import NoNode
+from incumbent.errors import HoldLost, NoNode, SessionClosed
 from incumbent.recipes.hold import Hold
+from incumbent.server import MemoryStore, Server
 from incumbent.wire import Request, SetData
 
 Guarded = AbstractAsyncContextManager[Hold]
@@ -224,3 +227,54 @@ async def test_many_reconnects_while_waiting_keep_the_place(kind: str) -> None:
                 await eventually(lambda n=number_then: len(relay.requests) > n)  # type: ignore[misc]
             assert await _is(two, 2 * alone)
         await asyncio.wait_for(waiting, 8)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_after_a_restart_of_the_server_the_former_holder_gets_it_again(kind: str) -> None:
+    store = MemoryStore()
+    first = Server(store, tick=0.1, rng=random.Random(1))
+    await first.start()
+    second = Server(store, tick=0.1, rng=random.Random(2))
+    try:
+        async with connected(first) as zk:
+            with contextlib.suppress(HoldLost):  # a slow restart may cost it
+                async with KINDS[kind](zk):
+                    await first.stop()
+                    await second.start(first.host, first.port)
+            await asyncio.wait_for(takes(KINDS[kind](zk)), 8)
+            await eventually(lambda: _is(zk, 0))
+    finally:
+        await second.stop()
+
+
+CALLS: dict[str, Callable[[aio.Zk], Awaitable[object]]] = {
+    **{kind: lambda zk, kind=kind: takes(KINDS[kind](zk)) for kind in KINDS},  # type: ignore[misc]
+    "try_read": lambda zk: takes(zk.rwlock("/x/l").try_read()),  # type: ignore[arg-type]
+    "try_acquire": lambda zk: takes(zk.semaphore("/x/s", size=1).try_acquire()),  # type: ignore[arg-type]
+    "size": lambda zk: zk.semaphore("/x/s").size(),
+    "resize": lambda zk: zk.semaphore("/x/s").resize(3),
+    "several": lambda zk: takes(zk.multilock(["/x/l", "/x/m"]).try_acquire()),  # type: ignore[arg-type]
+    "revoke": lambda zk: zk.revoke("/x/l"),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+async def test_on_a_closed_client_every_call_raises_at_once(call: str) -> None:
+    async with embedded() as server:
+        zk = await connected(server)
+        await zk.close()
+        with pytest.raises(SessionClosed):
+            await asyncio.wait_for(CALLS[call](zk), 1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_closed_while_it_waits_the_wait_ends_at_once(kind: str) -> None:
+    async with embedded() as server, connected(server) as one, connected(server) as two:
+        alone = await _stands(two, OTHERS[kind])
+        async with OTHERS[kind](two):
+            waiting = asyncio.create_task(takes(KINDS[kind](one)))
+            await eventually(lambda: _is(two, 2 * alone))
+            await one.close()
+            with pytest.raises(SessionClosed):
+                await asyncio.wait_for(waiting, 1)
+            await eventually(lambda: _is(two, alone))
