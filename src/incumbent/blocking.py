@@ -212,14 +212,22 @@ class Caller:
 def within(portal: Portal, manager: AbstractAsyncContextManager[T]) -> Iterator[T]:
     """An asynchronous context manager around blocking code."""
 
-    async def leave(_: object = None) -> None:
-        await manager.__aexit__(None, None, None)
+    entered: list[T] = []
 
-    value = portal.run(manager.__aenter__, undo=leave)
+    async def enter() -> T:
+        entered.append(await manager.__aenter__())
+        return entered[0]
+
+    async def leave() -> None:
+        if entered:
+            entered.clear()
+            await manager.__aexit__(None, None, None)
+
     try:
-        yield value
+        yield portal.run(enter)
     finally:
-        portal.run(leave)
+        if entered:
+            portal.finish(leave)
 
 
 class Wait:

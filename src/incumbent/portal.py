@@ -1,7 +1,7 @@
 """The one thread that runs the event loop of every blocking client in the process.
 
 Rule of this file: a call that is interrupted leaves nothing running: what was begun is cancelled
-and awaited before the interruption goes on, and a result that came nevertheless is undone.
+and awaited before the interruption goes on; what gives something back is done all the same.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import os
 import queue
 import threading
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from incumbent.errors import SessionClosed
@@ -33,6 +34,7 @@ class Portal:
     def __init__(self) -> None:
         self.pid = os.getpid()
         self.at_exit: dict[Callable[[], Coroutine[Any, Any, None]], None] = {}
+        self._carried_out: set[asyncio.Task[object]] = set()
         self._is_over = False
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(
@@ -61,6 +63,24 @@ class Portal:
             self._loop.call_soon_threadsafe(function)
         except RuntimeError:  # the loop is closed: the program is ending
             return
+
+    def finish(self, begin: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        """As `run`, for what gives something back and may be called twice: interrupted, it is
+        done all the same."""
+        try:
+            self.run(begin)
+        except BaseException:
+            self.carry_out(begin)
+            raise
+
+    def carry_out(self, begin: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        """Have `begin()` run to its end on the loop, and don't wait."""
+        self.post(partial(self._start, begin))
+
+    def _start(self, begin: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        task = self._loop.create_task(begin())
+        self._carried_out.add(task)  # a loop alone does not keep a task alive
+        task.add_done_callback(self._carried_out.discard)
 
     def run(
         self,
@@ -93,7 +113,7 @@ class Portal:
             self._wait(calls, start, stop)
         except BaseException:
             if undo is not None and tasks and _has_result(tasks[0]):
-                self.run(lambda: _undone(undo, tasks[0].result()))
+                self.finish(partial(undo, tasks[0].result()))
             raise
         task = tasks[0]
         if task.cancelled():
@@ -206,10 +226,6 @@ class _Errand(Generic[T]):
 
 def _has_result(task: asyncio.Task[Any]) -> bool:
     return not task.cancelled() and task.exception() is None
-
-
-async def _undone(undo: Callable[[T], Coroutine[Any, Any, object]], result: T) -> None:
-    await undo(result)
 
 
 _lock = threading.Lock()

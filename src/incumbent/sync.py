@@ -7,11 +7,9 @@
 One background thread runs the event loop of every client of the process, so that beats go on
 while the program computes. A call from that thread would wait for itself: `RuntimeError` at
 once. A forked child has no such thread: `SessionClosed`; connect again there. gevent and eventlet
-are not supported: what they put in place of threads and sockets would run the loop in the very
-thread that waits for it.
+are not supported: they would run the loop in the very thread that waits for it.
 
-Callbacks (`watcher=`, `listen`, `on_state`) are called in one more thread, in order, one at a
-time: they may block, and call anything.
+Callbacks (`watcher=`, `listen`, `on_state`) are called in one more thread, one after the other.
 
 Rule of this file: the same names as in `aio` (a test compares them), and no thought of its own.
 """
@@ -117,8 +115,10 @@ def connect(
         if on_lost is not None:
             await asyncio.get_running_loop().run_in_executor(None, on_lost)
 
-    async def begin() -> aio.Zk:
-        return await aio.connect(
+    made: list[aio.Zk] = []
+
+    async def begin() -> None:
+        zk = await aio.connect(
             hosts,
             timeout=timeout,
             session_timeout=session_timeout,
@@ -133,8 +133,15 @@ def connect(
             on_lost=lost,
             log=log,
         )
+        made.append(zk)
 
-    return Zk(the_portal.run(begin, undo=lambda zk: zk.close()), the_portal, log=log)
+    try:
+        the_portal.run(begin)
+        return Zk(made[0], the_portal, log=log)
+    except BaseException:
+        for zk in made:
+            the_portal.carry_out(zk.close)
+        raise
 
 
 class Zk:
@@ -168,10 +175,9 @@ class Zk:
         return self._zk.session_id
 
     def close(self) -> None:
-        if self._portal.is_elsewhere:
-            return
-        self._portal.run(self._zk.close)
-        self._portal.at_exit.pop(self._zk.close, None)
+        if not self._portal.is_elsewhere:
+            self._portal.at_exit.pop(self._zk.close, None)
+            self._portal.finish(self._zk.close)
 
     def detach(self) -> Passport:
         async def detach() -> Passport:

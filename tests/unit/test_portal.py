@@ -82,6 +82,31 @@ def test_interrupted_at_any_moment_a_call_leaves_nothing_running(
         assert len(asyncio.all_tasks(loop)) == tasks
 
 
+@pytest.mark.parametrize("what", ["watch", "session"])
+def test_interrupted_at_any_moment_a_block_leaves_nothing_open(
+    server: EmbeddedServer, interruptible: None, what: str
+) -> None:
+    main = threading.main_thread().ident
+    assert main is not None
+    with incumbent.connect(server.hosts, tick=0) as zk:
+        tasks = len(asyncio.all_tasks(portal()._loop))
+        for step in range(40):
+            timer = threading.Timer(
+                step * 0.0002, lambda: signal.pthread_kill(main, signal.SIGUSR1)
+            )
+            try:
+                timer.start()
+                while True:
+                    with incumbent.connect(server.hosts) if what == "session" else zk.watch("/w"):
+                        pass
+            except KeyboardInterrupt:
+                pass
+            timer.join()
+
+        wait_until(lambda: len(asyncio.all_tasks(portal()._loop)) == tasks)
+        wait_until(lambda: len(zk._zk.client._watches) == 0)
+
+
 def test_what_a_call_raises_is_raised_and_what_it_awaits_is_awaited() -> None:
     async def fail() -> None:
         await asyncio.sleep(0)
@@ -214,8 +239,16 @@ def test_a_program_with_a_live_client_ends_within_two_seconds_though_its_server_
             asyncio.run(main())
         """,
     }
+    # A machine with other work may be slow once; a wait in the program would be there each time.
+    took = min(_time_to_end(server, programs[way], f"{way}{number}") for number in range(2))
+
+    assert took < 2.0, f"it took {took:.1f} s"
+
+
+def _time_to_end(server: EmbeddedServer, program: str, name: str) -> float:
+    """Seconds from its last line to the end of its process, with a server that stands still."""
     process = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(programs[way]), server.hosts, way],
+        [sys.executable, "-c", textwrap.dedent(program), server.hosts, name],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -226,13 +259,11 @@ def test_a_program_with_a_live_client_ends_within_two_seconds_though_its_server_
         assert process.stdout.readline() == "live\n"
         server.stall()
         out, _ = process.communicate("go\n", timeout=30)
-        took = time.monotonic() - float(out)
+        return time.monotonic() - float(out)
     finally:
         server.resume()
         process.kill()
         process.wait()
-
-    assert took < 2.0, f"it took {took:.1f} s"
 
 
 def test_a_portal_of_the_past_says_so() -> None:
