@@ -14,6 +14,7 @@ from tests.simulation.cluster import Cluster
 from tests.simulation.election import Election
 from tests.simulation.items import CounterTrial, QueueTrial, ValueTrial
 from tests.simulation.locks import LockTrial, MultiLockTrial, RwLockTrial, SemaphoreTrial
+from tests.simulation.once import OnceTrial
 from tests.simulation.recipes import Trial
 from tests.simulation.views import CacheTrial, GroupTrial, ObserverTrial
 
@@ -41,6 +42,7 @@ WORLDS: dict[str, Run] = {
     "double-barrier": lambda seed, kinds, faults: DoubleBarrierTrial(
         seed, kinds=kinds, faults=faults
     ),
+    "once": lambda seed, kinds, faults: OnceTrial(seed, kinds=kinds, faults=faults),
     "lock": lambda seed, kinds, faults: LockTrial(seed, kinds=kinds, faults=faults),
     "rwlock": lambda seed, kinds, faults: RwLockTrial(seed, kinds=kinds, faults=faults),
     "semaphore": lambda seed, kinds, faults: SemaphoreTrial(seed, kinds=kinds, faults=faults),

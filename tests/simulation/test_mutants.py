@@ -120,6 +120,13 @@ MUTANTS = [
         ("lose replies",),
         "double-barrier",
     ),
+    Mutant(
+        "what nobody saw the end of is not run again unless that is wanted",
+        "agent/runs.py",
+        "    if not is_first or retry:\n",
+        "    if True:\n",
+        world="once",
+    ),
     # What only an ensemble can catch:
     Mutant(
         "an acknowledged beat is not yet a renewed session",

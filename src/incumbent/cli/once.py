@@ -32,7 +32,7 @@ __all__ = ["main"]
 _EPILOG = """\
 The same line on every machine, in cron too:
 
-  0 * * * *  incumbent once report --every 1h --quiet -- /usr/local/bin/report
+  0 * * * *  /usr/local/bin/incumbent once report --every 1h --quiet -- /usr/local/bin/report
 
 The first one to come runs COMMAND. The others wait for its end, and then exit with the code that
 it had; whoever comes later does so at once. If the machine that runs it dies, the run is

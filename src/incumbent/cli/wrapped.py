@@ -23,7 +23,15 @@ from incumbent.cli.srvr import times
 from incumbent.clock import SYSTEM
 from incumbent.errors import IncumbentError
 from incumbent.guardian import words
-from incumbent.guardian.actions import Action, AgentDied, Event, KillAgent, Received, ShutdownAsked
+from incumbent.guardian.actions import (
+    Action,
+    AgentDied,
+    Event,
+    Exit,
+    KillAgent,
+    Received,
+    ShutdownAsked,
+)
 from incumbent.guardian.containment import probe
 from incumbent.guardian.main import run
 from incumbent.guardian.messages import Bye
@@ -130,7 +138,7 @@ def wrap(wrapping: Wrapping) -> int:
     except KeyboardInterrupt:
         return interrupted()
 
-    voice = _Voice()
+    voice = _Voice(tells_code=wrapping.errand == "elect")
     code = run(
         module("incumbent.agent", "--wrapped"),
         settings={
@@ -162,20 +170,27 @@ class _Voice:
     """What the guardian says: what its agent cannot, which is its own end and what comes of it.
 
     `has_bye`: the agent has said what the exit code is; `signal`: by which we were told to stop.
+    Told to stop before its agent was there at all, it has nothing to say.
     """
 
-    def __init__(self) -> None:
-        self.has_bye = self._is_alone = False
+    def __init__(self, *, tells_code: bool) -> None:
+        self.has_bye = self._is_alone = self._has_begun = False
+        self._tells_code = tells_code
         self.signal = 0
 
     def __call__(self, thing: Event | Action) -> str:
         if isinstance(thing, Received) and isinstance(thing.message, Bye):
             self.has_bye = True
+        self._has_begun = self._has_begun or isinstance(thing, Received)
         if isinstance(thing, AgentDied) and not self.has_bye:
             self._is_alone = True
         if isinstance(thing, ShutdownAsked):
             self.signal = self.signal or getattr(signal, thing.why, signal.SIGTERM)
+        if isinstance(thing, Exit) and not self._tells_code:
+            return "" if self.has_bye or self.signal else "what ran is proven dead"
         is_ours = isinstance(thing, KillAgent) and thing.why != "its link is closed"
+        if self.signal and not self._has_begun:
+            return ""
         return words.of(thing) if self._is_alone or is_ours else ""
 
 
