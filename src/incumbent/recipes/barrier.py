@@ -92,7 +92,7 @@ class Barrier:
         return True
 
     async def wait(self, timeout: float | None = None) -> bool:
-        """Return when it is not there: True; False if it still is after `timeout` seconds.
+        """Return when it is not there: True; False if no server said so within `timeout` seconds.
 
         One round trip if it is not up, and none after it was taken down. Waits through
         disconnections and into later sessions.
