@@ -1,6 +1,6 @@
 """The control: the same faults, over real sockets, with kazoo 2.11's recipes and with ours.
 
-What docs/recipes says of kazoo's queue, counter and barriers is shown here to be so; and that
+What docs/recipes says of kazoo's locks, queue, counter and barriers is shown here to be so; and that
 the faults are real ones, which ours go through beside it.
 """
 
@@ -11,11 +11,12 @@ from collections.abc import Iterator
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.exceptions import LockTimeout as TheirTimeout
 from tests.waiting import wait_until
 
 import incumbent
 from incumbent import sync
-from incumbent.errors import ItemUnknown
+from incumbent.errors import ItemUnknown, LockLost, LockTimeout
 from incumbent.testing import EmbeddedServer
 
 
@@ -132,3 +133,38 @@ def test_a_double_barrier_through_a_reconnect_hangs_with_theirs_and_is_gone_thro
         second.close()
 
     assert inside == {"ours": True}
+
+
+def test_a_lock_given_up_in_vain_is_left_behind_by_theirs_and_taken_away_by_ours(
+    zookeeper: EmbeddedServer, theirs: KazooClient, ours: sync.Zk
+) -> None:
+    """The time is over, our znode's deletion does not reach the server, and the session lives on."""
+    with incumbent.connect(zookeeper.hosts, tick=0.0) as other:
+        with other.lock("/theirs"), other.lock("/ours"):
+            lost = zookeeper.lose_request(op="delete", path="/theirs/*")
+            with pytest.raises(TheirTimeout):
+                theirs.Lock("/theirs").acquire(timeout=0.3)
+            lost.wait()
+            zookeeper.lose_request(op="delete", path="/ours/*")
+            with pytest.raises(LockTimeout), ours.lock("/ours", timeout=0.3):
+                pass
+        theirs.retry(theirs.exists, "/")
+
+        with pytest.raises(LockTimeout), other.lock("/theirs", timeout=1.0):
+            pass
+        with other.lock("/ours", timeout=10) as hold:
+            hold.ensure()
+
+
+def test_a_lock_whose_session_is_over_is_still_acquired_with_theirs_and_lost_with_ours(
+    zookeeper: EmbeddedServer, theirs: KazooClient, ours: sync.Zk
+) -> None:
+    lock = theirs.Lock("/theirs")
+    lock.acquire()
+    with incumbent.connect(zookeeper.hosts, tick=0.0) as other:
+        with pytest.raises(LockLost), ours.lock("/ours") as hold:
+            for session_id in (theirs.client_id[0], ours.session_id):
+                zookeeper.expire(session_id)
+            assert hold.lost.wait(10)
+        with other.lock("/theirs", timeout=10), other.lock("/ours", timeout=10):
+            assert lock.is_acquired
