@@ -18,6 +18,10 @@ from pathlib import Path
 __all__ = ["DeadlineFile"]
 
 
+_OLD = 3600.0
+"""Seconds by which a deadline has passed before its file is taken for one left by a killed agent."""
+
+
 class DeadlineFile:
     """`path` is "" until the first `write`, and where nothing can be written."""
 
@@ -30,7 +34,7 @@ class DeadlineFile:
     def write(self, deadline: float) -> None:
         try:
             if not self.path:
-                self.path = self._make()
+                self.path = self._make(deadline)
             new = f"{self.path}.new"
             descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
             try:
@@ -46,10 +50,19 @@ class DeadlineFile:
             with suppress(OSError):
                 Path(self.path).unlink(missing_ok=True)
 
-    def _make(self) -> str:
+    def _make(self, deadline: float) -> str:
         for place in self._places:
             with suppress(OSError):
                 descriptor, path = tempfile.mkstemp(".deadline", "incumbent-", place)
                 os.close(descriptor)
+                _sweep(Path(place), deadline - _OLD)
                 return path
         raise OSError("no place for a file")
+
+
+def _sweep(place: Path, before: float) -> None:
+    """Remove what agents of this user that were killed have left."""
+    for file in place.glob("incumbent-*.deadline"):
+        with suppress(OSError, ValueError):
+            if file.stat().st_uid == os.geteuid() and float(file.read_text()) < before:
+                file.unlink()

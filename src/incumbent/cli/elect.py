@@ -22,9 +22,10 @@ line on stdout says which role this one has; everything else is on stderr.
 
 COMMAND runs while this one leads, in this folder and environment, its output here and its input
 empty. In its environment INCUMBENT_SEAT is PATH, INCUMBENT_NODE the --name, and INCUMBENT_EPOCH
-a fencing token: larger at each new leader (the czxid of its znode). Leadership lost: COMMAND gets
-SIGTERM, after the grace SIGKILL, and is dead before anyone else can lead. COMMAND ended: so has
-elect, with its exit code, and the next one leads. Ctrl-C: COMMAND is stopped, and elect ends.
+a fencing token: larger at each new leader (the czxid of its znode); INCUMBENT_TOKEN is the same, and
+INCUMBENT_DEADLINE_FILE as under `incumbent lock`. Leadership lost: COMMAND gets SIGTERM, after the
+grace SIGKILL, and is dead before anyone else can lead. COMMAND ended: so has elect, with its exit
+code, and the next one leads. Ctrl-C: COMMAND is stopped, and elect ends.
 
 PATH may be the directory of an election made by other programs (znodes like node_0000000007 or
 n_0000000007, or kazoo's locks): elect names itself as they do. Nobody there: node_.

@@ -1,0 +1,43 @@
+"""The file that tells COMMAND its deadline."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from incumbent.agent.deadline_file import DeadlineFile
+
+
+def test_it_has_the_newest_number_and_goes_when_it_is_over(tmp_path: Path) -> None:
+    file = DeadlineFile({"XDG_RUNTIME_DIR": str(tmp_path)})
+
+    file.write(10_000.5)
+    file.write(10_001.25)
+
+    assert Path(file.path).read_text() == "10001.250000\n"
+    assert Path(file.path).parent == tmp_path
+    file.remove()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_killed_agents_left_is_removed_and_nothing_else(tmp_path: Path) -> None:
+    left = tmp_path / "incumbent-left.deadline"
+    recent = tmp_path / "incumbent-recent.deadline"
+    other = tmp_path / "incumbent-other.deadline"
+    left.write_text("1.5\n")
+    recent.write_text("9990.5\n")
+    other.write_text("not a number")
+
+    DeadlineFile({"XDG_RUNTIME_DIR": str(tmp_path)}).write(10_000.0)
+
+    assert (left.exists(), recent.exists(), other.exists()) == (False, True, True)
+
+
+def test_where_nothing_can_be_written_there_is_no_file(tmp_path: Path) -> None:
+    file = DeadlineFile({"XDG_RUNTIME_DIR": str(tmp_path)})
+    file.write(1.0)
+    Path(file.path).unlink()
+    tmp_path.rmdir()
+
+    file.write(2.0)
+
+    assert not Path(file.path).exists()
