@@ -284,7 +284,9 @@ async def test_opened_and_closed_streams_leave_no_watch(relay: Relay, root: str)
 
 
 async def test_five_thousand_watches_are_set_again_in_few_requests_and_nothing_is_read() -> None:
-    async with scripted() as server, client_of(server) as client, AsyncExitStack() as stack:
+    async with AsyncExitStack() as stack:
+        server = await stack.enter_async_context(scripted())
+        client = await stack.enter_async_context(client_of(server, session_timeout=30.0))
         heard: list[WatchEvent] = []
         paths = [f"/service/members/group-{i % 50:04}/member-{i:06}" for i in range(4990)]
         await asyncio.gather(*(client.get(path, watcher=heard.append) for path in paths))
