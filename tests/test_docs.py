@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from tests.children import ends_with_us
 from tests.e2e.library_server import ServerProcess
 
 from incumbent import errors, settings
@@ -142,6 +143,15 @@ def tour() -> list[tuple[str, list[str]]]:
     return steps
 
 
+_SCRIPT = """\
+#!{python}
+import ctypes
+ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG: the shell's end is ours
+from incumbent.cli import main
+main()
+"""
+
+
 class Shell:
     """bash, told one command at a time. Everything that it started ends with it."""
 
@@ -151,7 +161,7 @@ class Shell:
         self._told = 0
         clean = {key: v for key, v in os.environ.items() if not key.startswith("INCUMBENT_")}
         script = folder / "incumbent"
-        script.write_text(f'#!/bin/sh\nexec {sys.executable} -P -m incumbent.cli "$@"\n')
+        script.write_text(_SCRIPT.format(python=sys.executable))
         script.chmod(0o755)
         run = folder / "run"
         run.mkdir()
@@ -167,6 +177,7 @@ class Shell:
                 stderr=subprocess.STDOUT,
                 text=True,
                 start_new_session=True,
+                preexec_fn=ends_with_us(),
             )
 
     def __enter__(self) -> Shell:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.children import ends_with_us
 from tests.e2e.nodes import INCUMBENT, Nodes, is_alive, run_cli
 from tests.waiting import wait_until
 
@@ -226,6 +227,7 @@ def test_an_agent_that_waits_ends_at_ctrl_c(tmp_path: Path) -> None:
         [*INCUMBENT, "agent", "--zookeeper", "127.0.0.1:1", "--data", tmp_path / "n1"],
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=ends_with_us(),
     )
     assert process.stderr is not None
     assert "waiting for ZooKeeper" in process.stderr.readline()

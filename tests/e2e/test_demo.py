@@ -16,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from tests.children import ends_with_us
 from tests.e2e.nodes import INCUMBENT
 from tests.waiting import wait_until
 
@@ -45,6 +46,7 @@ class Running:
                 stdout=out if stdout is None else stdout,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                preexec_fn=ends_with_us(),
             )
 
     @property

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.children import ends_with_us
 from tests.programs.guardian_under_test import guardian
 
 from incumbent.client import Client
@@ -24,7 +25,9 @@ from incumbent.guardian.closer import close_session
 def server(tmp_path: Path) -> Iterator[str]:
     """The embedded server's address."""
     argv = [sys.executable, "-m", "incumbent.server", "--data", str(tmp_path / "data")]
-    process = subprocess.Popen([*argv, "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE)
+    process = subprocess.Popen(
+        [*argv, "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, preexec_fn=ends_with_us()
+    )
     assert process.stdout is not None
     yield process.stdout.readline().decode().split()[-1]
     process.terminate()

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.children import ends_with_us
 from tests.e2e.nodes import INCUMBENT, Nodes, is_alive
 from tests.waiting import wait_until
 
@@ -138,7 +139,11 @@ def test_an_earlier_life_is_ended_and_not_another_clusters_programs(tmp_path: Pa
 def test_ctrl_c_while_up_starts_leaves_nothing(tmp_path: Path, after: float) -> None:
     (tmp_path / "incumbent.toml").write_text(WEB)
     up = subprocess.Popen(
-        [*INCUMBENT, "up"], cwd=tmp_path, stderr=subprocess.PIPE, start_new_session=True
+        [*INCUMBENT, "up"],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        preexec_fn=ends_with_us(),
     )
     locked = tmp_path / ".incumbent" / "lock"
     wait_until(lambda: locked.exists() and locked.read_text().strip(), 20.0)
@@ -154,7 +159,9 @@ def test_ctrl_c_while_up_starts_leaves_nothing(tmp_path: Path, after: float) -> 
 @pytest.mark.parametrize("after", [0.0, 0.05, 0.2])
 def test_up_killed_while_it_starts_leaves_nothing(tmp_path: Path, after: float) -> None:
     (tmp_path / "incumbent.toml").write_text(WEB)
-    up = subprocess.Popen([*INCUMBENT, "up"], cwd=tmp_path, start_new_session=True)
+    up = subprocess.Popen(
+        [*INCUMBENT, "up"], cwd=tmp_path, start_new_session=True, preexec_fn=ends_with_us()
+    )
     log = tmp_path / ".incumbent" / "agent.log"
     wait_until(log.exists, 20.0)
     time.sleep(after)

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.children import ends_with_us
 from tests.programs.guardian_under_test import GuardianUnderTest, guardian
 from tests.waiting import wait_until
 
@@ -176,7 +177,9 @@ def test_the_guardian_ends_with_the_process_that_started_it(tmp_path: Path) -> N
         "print(child.pid, flush=True)\n"
         "time.sleep(3600)\n"
     )
-    parent = subprocess.Popen([sys.executable, "-c", parent_code], stdout=subprocess.PIPE)
+    parent = subprocess.Popen(
+        [sys.executable, "-c", parent_code], stdout=subprocess.PIPE, preexec_fn=ends_with_us()
+    )
     assert parent.stdout is not None
     pid = int(parent.stdout.readline())
     pidfd = os.pidfd_open(pid)

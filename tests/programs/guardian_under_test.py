@@ -19,6 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tests.children import ends_with_us
 from tests.waiting import wait_until
 
 from incumbent.guardian import messages as m
@@ -149,7 +150,9 @@ class GuardianUnderTest:
         guard = str(PROGRAMS / "guard.py")
         with (folder / "guardian.err").open("wb") as err:
             self.process = subprocess.Popen(
-                [*prefix, sys.executable, guard, json.dumps(options), *agent], stderr=err
+                [*prefix, sys.executable, guard, json.dumps(options), *agent],
+                stderr=err,
+                preexec_fn=ends_with_us(),
             )
 
     def accept(self) -> Agent:
