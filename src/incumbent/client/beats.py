@@ -71,7 +71,7 @@ class Beats:
         era = self._era
         self._open[path] = self._open.get(path, 0) + 1
         self._rely()
-        if len(self._open) == 1 and self._pulse.wake():
+        if len(self._open) == 1 and self._pulse.wake() and not self._is_proven():
             self._beat()
         try:
             yield
@@ -149,6 +149,13 @@ class Beats:
         for number in tuple(self._listeners):
             if number in self._listeners:
                 self._tell(self._listeners[number], call.sent_at)
+
+    def _is_proven(self) -> bool:
+        """Has some other write proven the lease since the last beat was due? Then the next one
+        comes no later than beats do."""
+        lease = self._pulse.lease
+        proven_at = lease.valid_until - lease.timeout + lease.margin
+        return proven_at >= self._due_at - self._pulse.numbers.beat
 
     def _rely(self) -> None:
         """From the first proof on, whoever relies on beats is bound by the lease."""

@@ -201,3 +201,17 @@ async def _stays(zk: aio.Zk, kind: str, who: int, inside: list[int], until: asyn
 
 async def _stand_in(zk: aio.Zk, directory: str, number: int) -> bool:
     return len(await zk.children(directory)) == number
+
+
+async def test_a_hold_shorter_than_a_beat_costs_no_beat() -> None:
+    async with embedded() as server, connected(server, session_timeout=30.0) as zk:
+        async with zk.lock("/l"):
+            pass
+        asked = Asked(server)
+        for _ in range(20):
+            async with zk.lock("/l") as hold:
+                hold.ensure()
+        names = asked.names(zk.session_id)
+
+    assert names.count("Create2") == 20
+    assert names.count("Multi") <= 1  # a beat that was due
