@@ -13,7 +13,7 @@ from tests.simulation.on_ensemble import on_ensemble
 from tests.simulation.recipes import Trial
 
 FIRST = int(os.environ.get("FIRST", "0"))
-SEEDS = int(os.environ.get("SEEDS", "40"))
+SEEDS = int(os.environ.get("SEEDS", "24"))
 TRIALS = [LockTrial, RwLockTrial, SemaphoreTrial, MultiLockTrial]
 
 
