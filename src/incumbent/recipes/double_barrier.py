@@ -8,13 +8,12 @@ member's state, and its version forbids every step out of turn:
             2, leaving written by the member itself
             3, left    written to all of the round in one multi, which is refused unless all of
                        them stand there at version 2
-      2 or 3, broken   written one by one by whoever saw that one of the round is gone
 
 So nobody is inside unless all were there at one moment, and `left` is impossible once one is
-gone: who notices a loss need not agree with anybody. Nothing of a round stays behind but its
-name in the directory's data, by which one whose session ended while it waited to leave can
-still learn that the round had left. Each who waits to leave watches its own znode and that of
-the next member, round in a ring.
+gone: who notices a loss need not agree with anybody. Each who waits to leave watches its own
+znode and that of the next member, round in a ring; whoever sees the next one gone goes too, and
+so the word goes round. Nothing of a round stays behind but its name in the directory's data, by
+which one whose session ended while it waited to leave can still learn that the round had left.
 
 Rule of this file: `left` is believed only as written; whoever sees a member gone looks at its
 own znode once more before it calls the round broken.
@@ -254,10 +253,9 @@ class DoubleBarrier:
                 is_lost = is_lost or answer is Answer.ONE_IS_LOST
                 changed.clear()
                 word = await self._own(place, heard)
-                if self._has_left(word):
+                if word.state == "left":
                     return
                 if is_lost:  # seen before we looked, so that it cannot have left first
-                    await self._tell(members)
                     raise BrokenBarrier(self.path, "one of its members was lost")
                 if answer is Answer.NONE or word.state == "inside":
                     await pause.take()
@@ -295,7 +293,6 @@ class DoubleBarrier:
         """The names of all who went in with us."""
         pause, word = Pause(), self._word
         while not word.members:
-            self._has_left(word)
             if self._first is None:
                 self._ask_first()
             asked, self._first = self._first, None
@@ -331,11 +328,6 @@ class DoubleBarrier:
             else:
                 return Word.read(place.path, data)
 
-    def _has_left(self, word: Word) -> bool:
-        if word.state == "broken":
-            raise BrokenBarrier(self.path, "one of its members was lost")
-        return word.state == "left"
-
     async def _is_there(self, path: str, heard: Watcher) -> bool:
         try:
             await self._client.get(path, watcher=heard)
@@ -346,22 +338,14 @@ class DoubleBarrier:
             await asyncio.sleep(0 if isinstance(error, FateUnknown) else 0.02)
         return True
 
-    async def _tell(self, members: Sequence[str]) -> None:
-        """Whoever is not told by us is told by the one who waits for us: we are gone soon."""
-        broken = self._word.data("broken")
-        told = [SetData(self._at(name), broken, step) for name in members for step in (1, 2)]
-        await flight(self._client, *told)
-
     async def _give_up(self, place: Place) -> None:
         """Out of time: the round is broken, unless all have left just now."""
         deleting = [
             self._client.submit(Delete(place.path, step), timeout=_LAST_WORD) for step in (1, 2)
         ]
         results = await asyncio.gather(*deleting, return_exceptions=True)
-        if all(isinstance(result, BadVersion) for result in results) and self._has_left(
-            await self._own(place)
-        ):
-            return
+        if all(isinstance(result, BadVersion) for result in results):
+            return  # it is at version 3
         self._raise_if_over(place)
         why = f"not all wanted to leave within {self.timeout:g} s"
         raise BrokenBarrier(self.path, why, is_certain=None in results)
