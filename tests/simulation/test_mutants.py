@@ -147,6 +147,35 @@ MUTANTS = [
         ("lose after pause",),
         "election-ensemble",
     ),
+    # Recipes:
+    Mutant(
+        "a reader waits for the writers before it",
+        "recipes/dialects.py",
+        "        return not (self.is_reader and a_reader)\n",
+        "        return not a_reader\n",
+        world="rwlock",
+    ),
+    Mutant(
+        "no more are inside than the size allows",
+        "recipes/semaphore.py",
+        "        return len(self._place.ahead()) < self._size\n",
+        "        return len(self._place.ahead()) <= self._size\n",
+        world="semaphore",
+    ),
+    Mutant(
+        "who gets in tells the one behind it",
+        "recipes/semaphore.py",
+        "        if self._place.listing[-1].name != self._place.name:\n",
+        "        if False:\n",
+        world="semaphore",
+    ),
+    Mutant(
+        "a multilock waits in each of its queues",
+        "recipes/multilock.py",
+        "        await place.first()\n",
+        "        await places[0].first()\n",
+        world="multilock",
+    ),
 ]
 
 
