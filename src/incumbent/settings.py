@@ -58,7 +58,8 @@ class Settings:
             raise SettingMissing(
                 "no ZooKeeper to connect to",
                 self.looked,
-                "start one here with `incumbent up`, or name one with --zookeeper HOST:PORT",
+                "start one here with `incumbent up`, or name one with --zookeeper HOST:PORT "
+                "(`incumbent server --data DIR` is one)",
             )
         return self.zookeeper
 

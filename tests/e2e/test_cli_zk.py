@@ -55,7 +55,31 @@ def test_what_is_written_is_read_back(zk: Zk) -> None:
     assert zk.out("ls", "/a/b") == ""
     assert json.loads(zk.out("ls", "-o", "json")) == ["a"]
     assert zk.out("rm", "-r", "/a") == ""
-    assert zk.run("stat", "/a") == (1, "", "incumbent: there is no /a\n")
+    assert zk.run("stat", "/a")[0] == 1
+
+
+def test_what_is_not_there_is_said_with_where_to_look(zk: Zk) -> None:
+    zk.out("create", "-p", "/a/b")
+
+    for command in (("get",), ("ls",), ("tree",), ("stat",), ("rm",), ("acl",), ("set",)):
+        more = ("x",) if command == ("set",) else ()
+        said = "incumbent: there is no /a/c/d; `incumbent zk ls /a` shows what there is\n"
+        assert zk.run(*command, "/a/c/d", *more) == (1, "", said)
+    said = "incumbent: there is no /no/such, which --chroot or --zookeeper makes the / here\n"
+    assert Zk(f"{zk.hosts}/no/such", zk.capfd).run("ls") == (
+        1,
+        "",
+        said.replace("/no/such", f"/{zk.hosts.partition('/')[2]}/no/such"),
+    )
+
+
+def test_a_znode_that_cannot_be_made_is_refused_with_the_next_step(zk: Zk) -> None:
+    zk.out("create", "/a")
+
+    assert "there is no /b to make it in; -p makes" in zk.run("create", "/b/c")[2]
+    assert "/a exists already; nothing was changed. `incumbent zk set`" in zk.run("create", "/a")[2]
+    assert "incumbent server --ttl-znodes true" in zk.run("create", "/t", "--ttl", "5")[2]
+    assert zk.out("ls") == "a\n"
 
 
 def test_create_with_parents_is_content_with_what_is_there_unless_it_has_data(zk: Zk) -> None:
@@ -129,6 +153,7 @@ def test_what_has_children_is_deleted_only_when_asked_to(zk: Zk) -> None:
     code, _, said = zk.run("rm", "/a")
 
     assert (code, said) == (1, "incumbent: /a has 2 znodes below it; -r deletes them too\n")
+    assert zk.run("rm", "/a/b")[2] == "incumbent: /a/b has 1 znode below it; -r deletes it too\n"
     assert zk.run("rm", "/")[0] == 2
 
 

@@ -127,7 +127,8 @@ def test_without_anything_the_defaults_hold_and_zookeeper_is_missing(places: Pla
         f"  {below}/state/incumbent/run: no running `incumbent up`\n"
         f"  {below}/config/incumbent/agent.toml: no such file\n"
         f"  {below}/etc/agent.toml: no such file\n"
-        "start one here with `incumbent up`, or name one with --zookeeper HOST:PORT"
+        "start one here with `incumbent up`, or name one with --zookeeper HOST:PORT "
+        "(`incumbent server --data DIR` is one)"
     )
 
 

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from incumbent.agent.home import Home, HomeInUse
-from incumbent.cli.exits import NO, USAGE, failed
+from incumbent.cli.exits import NO, USAGE, Parser, failed
 from incumbent.cli.process import module
 from incumbent.cli.srvr import times
 from incumbent.errors import IncumbentError
@@ -78,8 +78,8 @@ def main(argv: Sequence[str]) -> int:
     )
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parser() -> Parser:
+    parser = Parser(
         prog="incumbent agent",
         description="Make this machine a node: components run here, unless another node runs them.",
         epilog="Each setting is looked for in: flag, INCUMBENT_… in the environment, "

@@ -73,25 +73,22 @@ def run_typer(argv: Sequence[str]) -> int:
         if type(error).__name__ == "NoArgsIsHelpError":
             print(usage())
             return USAGE
-        text = usage().rstrip(".")
-        say(f"{text[:1].lower()}{text[1:]}; `{_command(argv)} --help` shows what there is")
+        say(_what_is_wrong(usage(), _where(error)))
         return USAGE
     return code if isinstance(code, int) else DONE
 
 
-def _command(argv: Sequence[str]) -> str:
-    words = []
-    for word in argv:
-        if word.startswith("-"):
-            break
-        words.append(word)
-    known = {command.name or "" for command in app.registered_commands} | {
-        "node",
-        "zk",
-        "queue",
-        "barrier",
-    }
-    return " ".join(["incumbent", *(words[:1] if words and words[0] in known else [])])
+def _what_is_wrong(message: str, command: str) -> str:
+    """What typer has to say, as a clause, and where to read on."""
+    text = message.rstrip(".")
+    end = "" if text.endswith("?") else ";"
+    return f"{text[:1].lower()}{text[1:]}{end} `{command} --help` shows what there is"
+
+
+def _where(error: Exception) -> str:
+    """The command that was called wrongly, as it is typed."""
+    context = getattr(error, "ctx", None)
+    return context.command_path if context is not None else "incumbent"
 
 
 def _run(work: Coroutine[Any, Any, int]) -> None:
@@ -187,7 +184,7 @@ def remove(
     zookeeper: Hosts = None,
     root: Root = None,
 ) -> None:
-    """Stop a component everywhere, wait for the proof of its end, and remove it.
+    """Stop a component everywhere, by proof, and remove it.
 
     Its count of starts is kept: a component of that name goes on counting.
     """
@@ -219,15 +216,20 @@ def logs_(
     ] = 100,
     data: Data = None,
 ) -> None:
-    """What a component wrote on this node (stdout and stderr), with the time of each line."""
+    """What a component wrote on this node, each line with its time.
+
+    Its stdout and stderr. Other nodes have theirs: `incumbent status` says where it runs.
+    """
     settings = _settings(None, None, data)
     ended = [] if data is not None else [Path.cwd() / ".incumbent" / "agent"]  # an `up`, here
     folders = list(dict.fromkeys([*settings.agent_folders, *ended]))
     found = local.find_logs(folders, name)
     if not found:
         looked = ", ".join(map(str, folders))
+        others = ", ".join(local.logged(folders))
+        there_are = f"there are logs of: {others}; " if others else ""
         raise No(
-            f"no log of {name} on this node (looked in {looked}); "
+            f"no log of {name} on this node (looked in {looked}); {there_are}"
             "`incumbent status` shows on which node it runs, --data names another directory"
         )
     is_one = len(found) == 1
@@ -245,7 +247,7 @@ def logs_(
 
 @node_app.command("list")
 def node_list(zookeeper: Hosts = None, root: Root = None, output: AsOutput = Output.TABLE) -> None:
-    """The live nodes, and those that are gone but may still run something."""
+    """The live nodes, and dead ones that may still run something."""
     settings = _settings(zookeeper, root)
 
     async def work() -> int:
@@ -272,7 +274,7 @@ def node_confirm_dead(
     zookeeper: Hosts = None,
     root: Root = None,
 ) -> None:
-    """Tell the cluster that a machine is dead for certain, so that its seats are taken over.
+    """Say that a machine is dead for certain: others take over.
 
     Only where its programs were `swept` this is needed. If the machine still runs them, two
     instances will run: switch it off first. Refused while the node's session is alive.

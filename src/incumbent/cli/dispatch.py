@@ -30,7 +30,7 @@ class Lasting:
 LASTING = {
     "up": Lasting(
         module="incumbent.cli.up",
-        help="One machine, one command: run the components of FILE until Ctrl-C.",
+        help="Run the components of FILE on this machine, until Ctrl-C.",
         needs="msgspec",
     ),
     "agent": Lasting(
@@ -40,7 +40,7 @@ LASTING = {
     ),
     "demo": Lasting(
         module="incumbent.cli.demo",
-        help="See it on this machine: three nodes, real programs, faults, and a verdict.",
+        help="See it on this machine: three nodes, real programs, faults.",
         needs="msgspec",
     ),
     "server": Lasting(module="incumbent.server.main", help="A ZooKeeper server for one machine."),
@@ -56,7 +56,7 @@ LASTING = {
     ),
     "once": Lasting(
         module="incumbent.cli.once",
-        help="Run a command once, ever or in each period, on one of all machines.",
+        help="Run a command once, or once a period, on one of all machines.",
         needs="msgspec",
     ),
 }

@@ -8,8 +8,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from incumbent.cli.exits import USAGE, failed, say
-from incumbent.cli.wrapped import Parser, Wrapping, add_common, read, settings_of, split, wrap
+from incumbent.cli.exits import USAGE, Parser, failed, say
+from incumbent.cli.wrapped import Wrapping, add_common, read, settings_of, split, wrap
 from incumbent.errors import IncumbentError
 from incumbent.wire import paths
 
@@ -76,7 +76,6 @@ def _parser() -> Parser:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.usage_code = USAGE
     parser.add_argument("path", metavar="PATH", help="the election's znode, such as /election")
     add_common(parser)
     parser.add_argument("--every", metavar="S", type=float, default=5.0, help=argparse.SUPPRESS)

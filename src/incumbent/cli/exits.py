@@ -7,9 +7,11 @@ Rule of this file: an error is one or a few lines on stderr, never a traceback; 
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 from contextlib import suppress
+from typing import NoReturn
 
 from incumbent.errors import (
     BarrierTimeout,
@@ -32,6 +34,7 @@ __all__ = [
     "UNREACHABLE",
     "USAGE",
     "No",
+    "Parser",
     "TimedOut",
     "Usage",
     "exit_code",
@@ -65,6 +68,16 @@ class TimedOut(IncumbentError):
 
     def __init__(self, sentence: str) -> None:
         super().__init__(sentence)
+
+
+class Parser(argparse.ArgumentParser):
+    """One line says what is wrong, and where to read on. `usage_code`: with which exit code."""
+
+    usage_code = USAGE
+
+    def error(self, message: str) -> NoReturn:
+        say(f"{message}; `{self.prog} --help` shows what there is")
+        raise SystemExit(self.usage_code)
 
 
 _CODES: tuple[tuple[type[IncumbentError] | tuple[type[IncumbentError], ...], int], ...] = (

@@ -14,7 +14,7 @@ from typing import Any
 
 from incumbent.agent.home import Home
 
-__all__ = ["ask", "ask_all", "find_logs"]
+__all__ = ["ask", "ask_all", "find_logs", "logged"]
 
 _PATIENCE = 1.0
 
@@ -53,6 +53,13 @@ def find_logs(folders: Sequence[Path], name: str) -> dict[str, Path]:
         if found:
             return dict(sorted(found.items()))
     return {}
+
+
+def logged(folders: Sequence[Path]) -> list[str]:
+    """The components that have logs here, by name."""
+    stems = (path.stem for folder in folders for path in Home(folder).logs.glob("*.log"))
+    parts = (stem.rpartition("-") for stem in stems)
+    return sorted({component for component, _, digits in parts if digits.isdigit()})
 
 
 def _written(folder: Path, name: str) -> dict[str, Path]:

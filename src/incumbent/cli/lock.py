@@ -9,9 +9,8 @@ import argparse
 from collections.abc import Sequence
 
 from incumbent.agent.exit_codes import CANNOT
-from incumbent.cli.exits import failed, say
+from incumbent.cli.exits import Parser, failed, say
 from incumbent.cli.wrapped import (
-    Parser,
     Wrapping,
     add_common,
     add_waiting,
@@ -97,6 +96,7 @@ def _parser() -> Parser:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.usage_code = CANNOT
     parser.add_argument("lock", metavar="NAME", help="the lock's name, or its znode's path")
     parser.add_argument(
         "--shared", action="store_true", help="beside others that share it, but nobody else"

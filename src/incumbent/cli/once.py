@@ -12,9 +12,8 @@ from zoneinfo import ZoneInfo
 
 from incumbent.agent.exit_codes import CANNOT
 from incumbent.agent.period import DAY, Every, duration
-from incumbent.cli.exits import failed, say
+from incumbent.cli.exits import Parser, failed, say
 from incumbent.cli.wrapped import (
-    Parser,
     Wrapping,
     add_common,
     add_waiting,
@@ -128,6 +127,12 @@ def _every(options: argparse.Namespace) -> Every | None:
     return Every(seconds, options.zone)
 
 
+def _code(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text) < 256):
+        raise argparse.ArgumentTypeError(f"expected an exit code from 0 to 255, got {text!r}")
+    return int(text)
+
+
 def _parser() -> Parser:
     parser = Parser(
         prog="incumbent once",
@@ -136,6 +141,7 @@ def _parser() -> Parser:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.usage_code = CANNOT
     parser.add_argument("key", metavar="KEY", help="what it is, the same name on all machines")
     parser.add_argument(
         "--every", metavar="PERIOD", help="once in each period: 30s, 15m, 1h, 1d, 1w, …"
@@ -152,8 +158,7 @@ def _parser() -> Parser:
     parser.add_argument(
         "--if-done",
         metavar="CODE",
-        type=int,
-        choices=range(256),
+        type=_code,
         help="exit with CODE if it was done before (default: as it did)",
     )
     parser.add_argument(

@@ -98,7 +98,7 @@ def signal(
     zookeeper: Hosts = None,
     root: Root = None,
 ) -> None:
-    """Send a signal to the main process of components, wherever they run.
+    """Send a signal to the main process of components.
 
     --wait tells whether something ran to be sent it; what a program makes of it, nobody knows.
     """

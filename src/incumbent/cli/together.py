@@ -56,7 +56,7 @@ def put(
     zookeeper: Hosts = None,
     root: Root = None,
 ) -> None:
-    """Put an item, or one for each line of stdin, at the end of a queue."""
+    """Put an item, or each line of stdin, at the end of a queue."""
     if lines and data != "-":
         raise Usage("--lines reads items from stdin: give - for DATA")
     items = _lines() if lines else iter([read_data(data)])
@@ -83,9 +83,9 @@ def take(
     root: Root = None,
     output: AsOutput = Output.TABLE,
 ) -> None:
-    """Take the first item of a queue and print it, a line each; waits for one.
+    """Take the first item of a queue and print it; waits for one.
 
-    Exit code 4: none came within --timeout; 1: there is none, with --timeout 0.
+    Each is a line of its own. Exit code 4: none came within --timeout; 1: there is none, with --timeout 0.
     """
     if follow and count is not None:
         raise Usage("--follow takes whatever comes, and --count so many: give one of them")
@@ -125,7 +125,7 @@ def meet(
     zookeeper: Hosts = None,
     root: Root = None,
 ) -> None:
-    """Wait until N have come, this one among them; then all go on together.
+    """Wait until N have come, this one too; then all go on.
 
     Exit code 4: not all came within --timeout; 1: one of them was lost just then.
     """
@@ -144,7 +144,10 @@ def meet(
 
 @barrier_app.command()
 def up(name: Name, zookeeper: Hosts = None, root: Root = None) -> None:
-    """Put a barrier up: whoever waits at it waits until it is down. It stays without us."""
+    """Put a barrier up: whoever waits at it waits until it is down.
+
+    It stays without us.
+    """
 
     async def work(zk: Zk, path: str) -> int:
         if not await zk.barrier(path).create():
@@ -168,7 +171,10 @@ def down(name: Name, zookeeper: Hosts = None, root: Root = None) -> None:
 
 @barrier_app.command()
 def wait(name: Name, timeout: Timeout = None, zookeeper: Hosts = None, root: Root = None) -> None:
-    """Wait until a barrier is down; exit code 4 if it is not within --timeout."""
+    """Wait until a barrier is down.
+
+    Exit code 4: it is still up, after --timeout.
+    """
 
     async def work(zk: Zk, path: str) -> int:
         if not await zk.barrier(path).wait(timeout):

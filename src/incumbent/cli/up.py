@@ -11,7 +11,6 @@ if it is killed, both stop by themselves.
 
 from __future__ import annotations
 
-import argparse
 import errno
 import os
 import signal
@@ -20,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from incumbent.cli.exits import NO, USAGE, failed, say
+from incumbent.cli.exits import NO, USAGE, Parser, failed, say
 from incumbent.cli.folder import Folder
 from incumbent.cli.live import Screen
 from incumbent.cli.process import Child, module
@@ -74,8 +73,8 @@ def stop_signals() -> list[signal.Signals]:
     return [signal.SIGINT, signal.SIGTERM, *([] if is_nohup else [signal.SIGHUP])]
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parser() -> Parser:
+    parser = Parser(
         prog="incumbent up",
         description="Run the components of FILE on this machine until Ctrl-C, which stops them in "
         "the reverse order of FILE; Ctrl-C again kills them at once.",

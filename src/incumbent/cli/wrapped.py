@@ -14,10 +14,10 @@ import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
-from incumbent.agent.exit_codes import CANNOT, LOST, NOT_FOUND
-from incumbent.cli.exits import failed, interrupted, say
+from incumbent.agent.exit_codes import LOST, NOT_FOUND
+from incumbent.cli.exits import Parser, failed, interrupted, say
 from incumbent.cli.process import module
 from incumbent.cli.srvr import times
 from incumbent.clock import SYSTEM
@@ -40,7 +40,6 @@ from incumbent.settings import Settings, resolve
 
 __all__ = [
     "CONNECT_TIME",
-    "Parser",
     "Wrapping",
     "add_common",
     "add_waiting",
@@ -67,16 +66,6 @@ class Wrapping:
     """The exit code of what is wrong before anything stands."""
     more: Mapping[str, Any] = field(default_factory=dict)
     """Further settings for the agent."""
-
-
-class Parser(argparse.ArgumentParser):
-    """With an exit code of its own for wrong usage."""
-
-    usage_code = CANNOT
-
-    def error(self, message: str) -> NoReturn:
-        say(f"{message}; `{self.prog} --help` shows what there is")
-        raise SystemExit(self.usage_code)
 
 
 def split(argv: Sequence[str]) -> tuple[list[str], list[str]]:

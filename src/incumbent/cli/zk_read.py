@@ -16,11 +16,12 @@ import typer
 
 from incumbent.aio import Zk
 from incumbent.cli import znode
-from incumbent.cli.exits import DONE, No, TimedOut, say
+from incumbent.cli.exits import DONE, TimedOut, say
 from incumbent.cli.options import AsOutput, Hosts, Output
 from incumbent.cli.screen import print_table
 from incumbent.cli.zk_session import AuthFile, Chroot, Insecure, ZnodePath, do, print_json
 from incumbent.cli.zk_tree import draw, read_tree
+from incumbent.errors import NoNode
 
 __all__ = ["get", "ls", "stat", "tree", "watch"]
 
@@ -113,12 +114,12 @@ def stat(
     insecure: Insecure = False,
     output: AsOutput = Output.TABLE,
 ) -> None:
-    """What ZooKeeper keeps about a znode; exit code 1 if there is none."""
+    """What ZooKeeper keeps about a znode; exit code 1: there is none."""
 
     async def work(zk: Zk) -> int:
         found = await zk.exists(path)
         if found is None:
-            raise No(f"there is no {path}")
+            raise NoNode(path)
         if output is Output.JSON:
             print_json(znode.as_stat(found))
         else:
@@ -146,9 +147,9 @@ def watch(
     insecure: Insecure = False,
     output: AsOutput = Output.TABLE,
 ) -> None:
-    """What happens to a znode, a line for each event, until Ctrl-C; it need not exist yet.
+    """What happens to a znode, a line for each event, until Ctrl-C.
 
-    "missed" says that some events may be missing, after a reconnect: look again.
+    It need not exist yet. "missed" says that some events may be missing, after a reconnect: look again.
     """
 
     async def work(zk: Zk) -> int:

@@ -20,8 +20,9 @@ import typer
 from incumbent import aio
 from incumbent.aio import Zk
 from incumbent.cli.cluster import CONNECT_TIME, SESSION
-from incumbent.cli.exits import Usage
+from incumbent.cli.exits import No, Usage
 from incumbent.client import split_chroot
+from incumbent.errors import NoNode
 from incumbent.settings import resolve
 from incumbent.wire import paths
 
@@ -35,6 +36,7 @@ __all__ = [
     "chosen",
     "do",
     "do_there",
+    "missing",
     "print_json",
     "read_data",
 ]
@@ -138,9 +140,24 @@ def do_there(where: Where, path: str, work: Callable[[Zk], Awaitable[int]]) -> N
             log=lambda _line: None,
         )
         async with connecting as zk:
-            return await work(zk)
+            try:
+                return await work(zk)
+            except NoNode as error:
+                raise await missing(zk, where, error.path or path) from None
 
     raise typer.Exit(asyncio.run(connected()))
+
+
+async def missing(zk: Zk, where: Where, path: str) -> No:
+    """That there is no `path`, and where to look for what there is."""
+    above = path
+    while above != "/":
+        above = above.rpartition("/")[0] or "/"
+        if await zk.exists(above) is not None:
+            return No(f"there is no {path}; `incumbent zk ls {above}` shows what there is")
+    if where.chroot:
+        return No(f"there is no {where.chroot}, which --chroot or --zookeeper makes the / here")
+    return No(f"there is no {path}")
 
 
 def _credentials(file: Path | None) -> tuple[tuple[str, bytes], ...]:

@@ -28,7 +28,7 @@ from incumbent.cli.zk_session import (
     read_data,
 )
 from incumbent.client import State
-from incumbent.errors import BadVersion, NodeExists, NotEmpty
+from incumbent.errors import BadVersion, NodeExists, NoNode, NotEmpty, Unimplemented
 from incumbent.wire import ANY_VERSION, OPEN_ACL
 
 __all__ = ["acl", "cp", "create", "rm", "set_"]
@@ -119,7 +119,21 @@ def create(
             if parents and not (new or ephemeral):  # as `mkdir -p`
                 print(path)
                 return DONE
-            raise
+            raise No(
+                f"{path} exists already; nothing was changed. `incumbent zk set` replaces its data"
+            ) from None
+        except NoNode:
+            above = path.rpartition("/")[0]
+            if parents or not above:
+                raise
+            raise No(f"there is no {above} to make it in; -p makes what is missing") from None
+        except Unimplemented:
+            if ttl is None:
+                raise
+            raise No(
+                "this server allows no znodes with a time to live: start it with "
+                "`incumbent server --ttl-znodes true` (Apache: extendedTypesEnabled)"
+            ) from None
         print(made.path, flush=True)
         return await _keep(zk, made.path) if ephemeral else DONE
 
@@ -160,7 +174,12 @@ def rm(
             await zk.delete(path, version, recursive=recursive)
         except NotEmpty:
             below = await zk.descendants(path)
-            raise No(f"{path} has {below} znodes below it; -r deletes them too") from None
+            what = (
+                "1 znode below it; -r deletes it"
+                if below == 1
+                else (f"{below} znodes below it; -r deletes them")
+            )
+            raise No(f"{path} has {what} too") from None
         except BadVersion:
             raise await _other_version(zk, path, version) from None
         return DONE
@@ -183,7 +202,10 @@ def acl(
     insecure: Insecure = False,
     output: AsOutput = Output.TABLE,
 ) -> None:
-    """Who may do what with a znode: SCHEME:ID:PERMISSIONS, of the letters cdrwa."""
+    """Who may do what with a znode.
+
+    SCHEME:ID:PERMISSIONS, of the letters cdrwa (create, delete, read, write, admin).
+    """
     entries = znode.parse_acl(replace or [])
 
     async def work(zk: Zk) -> int:
@@ -210,9 +232,9 @@ def cp(
     auth_file: AuthFile = None,
     insecure: Insecure = False,
 ) -> None:
-    """Copy data between znodes and files; `zk:` before a znode's path, - for stdin or stdout.
+    """Copy data between znodes and files.
 
-    A znode with children is a folder, its own data the file __data__ there. ACLs are not copied,
+    `zk:` stands before a znode's path; - is stdin or stdout. A znode with children is a folder, its own data the file __data__ there. ACLs are not copied,
     ephemeral znodes are left out.
     """
     start, end = places(source, target)

@@ -99,23 +99,49 @@ def test_without_the_extra_there_is_a_server_and_help() -> None:
 
 
 @pytest.mark.parametrize(
-    ("argv", "message"),
+    ("argv", "message", "command"),
     [
-        (["statsu"], "No such command 'statsu'"),
-        (["status", "--colour"], "No such option: --colour"),
-        (["apply"], "Missing argument 'FILE'"),
-        (["node", "confirm"], "No such command 'confirm'"),
-        (["zk", "cat"], "No such command 'cat'"),
-        (["status", "--output", "xml"], "'xml'"),
+        (["statsu"], "no such command 'statsu'", ""),
+        (["status", "--colour"], "no such option: --colour", " status"),
+        (["apply"], "missing argument 'FILE'", " apply"),
+        (["node", "confirm"], "no such command 'confirm'", " node"),
+        (["zk", "cat"], "no such command 'cat'", " zk"),
+        (["zk", "create", "/a", "--ttl", "0"], "--ttl", " zk create"),
+        (["barrier", "meet", "x"], "missing option '--count'", " barrier meet"),
+        (["status", "--output", "xml"], "'xml'", " status"),
+        (["up", "--colour"], "unrecognized arguments: --colour", " up"),
+        (["agent", "--colour"], "unrecognized arguments: --colour", " agent"),
+        (["demo", "--colour"], "unrecognized arguments: --colour", " demo"),
+        (["elect"], "required: PATH", " elect"),
     ],
 )
-def test_a_wrong_call_is_one_line_and_names_the_help(argv: list[str], message: str) -> None:
+def test_a_wrong_call_is_one_line_and_names_the_help_of_that_command(
+    argv: list[str], message: str, command: str
+) -> None:
     done = run(*argv)
 
     assert done.returncode == 2
-    assert message.lower() in done.stderr.lower()
-    assert "--help` shows what there is" in done.stderr
+    assert message in done.stderr
+    assert f" `incumbent{command} --help` shows what there is\n" in done.stderr
+    assert "?;" not in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("code", ["256", "-1", "yes"])
+def test_an_exit_code_that_there_cannot_be_is_refused_in_one_line(code: str) -> None:
+    done = run("once", "report", f"--if-done={code}", "--", "true")
+
+    assert done.returncode == 125
+    assert f"expected an exit code from 0 to 255, got '{code}'" in done.stderr
+    assert len(done.stderr) < 200
+
+
+@pytest.mark.parametrize("group", ["", "zk", "queue", "barrier", "node"])
+def test_no_line_in_a_list_of_commands_is_cut_short(group: str) -> None:
+    done = run(*group.split(), "--help", before="import os; os.environ['COLUMNS'] = '80'")
+
+    assert "\nCommands:\n" in done.stdout
+    assert "...\n" not in done.stdout.partition("\nCommands:\n")[2]
 
 
 def test_no_zookeeper_lists_every_place_looked_at() -> None:

@@ -9,7 +9,6 @@ exit code is 0 only if every act came to its end and the auditor finds the journ
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import shutil
 import signal
@@ -25,7 +24,7 @@ from incumbent.cli.demo.loads import loads
 from incumbent.cli.demo.stage import Stage
 from incumbent.cli.demo.story import Story
 from incumbent.cli.demo.voice import Unheard, Voice
-from incumbent.cli.exits import DONE, NO, TimedOut, failed, say
+from incumbent.cli.exits import DONE, NO, Parser, TimedOut, failed, say
 from incumbent.errors import IncumbentError
 
 __all__ = ["main"]
@@ -61,8 +60,8 @@ def main(argv: Sequence[str]) -> int:
             say(f"journals and logs are kept in {folder}")
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parser() -> Parser:
+    parser = Parser(
         prog="incumbent demo",
         description="A server, three nodes and real programs on this machine, in a temporary "
         "folder: kills an agent, a guardian and a whole node, hands one program over, and lets "
