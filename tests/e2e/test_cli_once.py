@@ -190,7 +190,10 @@ def test_what_is_forgotten_runs_again_but_never_while_it_runs(machines: Wrappers
         (("key", "--zone", "UTC", "--", "true"), "give --every 1d as well"),
         (("key", "--every", "1h", "--zone", "UTC", "--", "true"), "--zone is for periods of whole"),
         (("key", "--every", "1d", "--zone", "Mars/X", "--", "true"), "knows no such time zone"),
-        (("key", "--if-done", "300", "--", "true"), "--if-done: expected an exit code from 0 to 255"),
+        (
+            ("key", "--if-done", "300", "--", "true"),
+            "--if-done: expected an exit code from 0 to 255",
+        ),
         (("key", "--timeout", "x", "--", "true"), "expected a number of seconds from 0"),
         (("key", "true"), "COMMAND follows a `--`"),
     ],
