@@ -45,6 +45,7 @@ class Hold:
 
     path           the queue's path; of a multilock all of them, with commas
     name           our znode's name there; of a multilock in the first
+    is_shared      others may hold it at the same time: readers, semaphores
     lost           set when the hold is over: `lost.is_set()`, `await lost.wait()`, `lost.error`
     asked          an Event: somebody asks us to give way (`zk.revoke`); what we do is our choice
     overrun        seconds for which the block went on after `valid_until`; 0 if it did not

@@ -170,7 +170,7 @@ async def test_in_a_line_of_a_thousand_a_handover_is_one_event_and_one_flight(ki
         for who, zk in enumerate(zks):
             await eventually(lambda who=who: inside == [who])  # type: ignore[misc]
             own = asked.names(zk.session_id, without=("Ping", "GetData", "SetData"))
-            assert own.count("GetChildren") == (FLIGHTS[kind] if who else 1)
+            assert 1 <= own.count("GetChildren") <= FLIGHTS[kind]
             for later in zks[who + 2 :]:
                 assert asked.names(later.session_id) == []
             assert relay.events <= EVENTS[kind] * (who + 1)
@@ -179,8 +179,8 @@ async def test_in_a_line_of_a_thousand_a_handover_is_one_event_and_one_flight(ki
 
 
 FLIGHTS = {"lock": 1, "writers": 1, "semaphore": 2}
-"""Listings per handover, for the one that gets in: of a semaphore one when its predecessor is
-inside, from then on with a watch on the directory, and one when there is room."""
+"""Listings per handover at most, for the one that gets in: of a semaphore one when its predecessor
+is inside, from then on with a watch on the directory, and one when there is room."""
 
 EVENTS = {"lock": 2, "writers": 2, "semaphore": 4}
 """The predecessor's end, and our own znode's, which the holder watches; of a semaphore the mark
