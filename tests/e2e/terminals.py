@@ -90,7 +90,7 @@ class Terminals:
     """`with Terminals(tmp_path) as terminals`, then `terminals.start("first", [...])`."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = folder
         self._all: list[Terminal] = []
         self._servers: list[Terminal] = []
         self._life = os.pipe()  # all but the servers have its writing end, as have we
@@ -133,12 +133,12 @@ class Terminals:
         preexec: Callable[[], None] | None,
     ) -> Terminal:
         with (
-            (self._folder / f"{name}.out").open("wb") as out,
-            (self._folder / f"{name}.err").open("wb") as err,
+            (self.folder / f"{name}.out").open("wb") as out,
+            (self.folder / f"{name}.err").open("wb") as err,
         ):
             process = subprocess.Popen(
                 [str(word) for word in command],
-                cwd=self._folder,
+                cwd=self.folder,
                 env={**os.environ, **(env or {})},
                 stdin=subprocess.DEVNULL,
                 stdout=out,
@@ -147,7 +147,7 @@ class Terminals:
                 pass_fds=(pass_fd,),
                 preexec_fn=preexec,
             )
-        terminal = Terminal(process, name, self._folder)
+        terminal = Terminal(process, name, self.folder)
         self._all.append(terminal)
         return terminal
 

@@ -73,6 +73,7 @@ def elect(
         *("-m", "incumbent.cli", "elect", path, "--zookeeper", hosts, "--name", name),
         *("--session-timeout", str(SESSION), "--every", "0.5", *flags),
         *(("--", *command) if command else ()),
+        env={"XDG_RUNTIME_DIR": str(terminals.folder)},
     )
 
 

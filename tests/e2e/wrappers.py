@@ -36,6 +36,7 @@ class Wrappers:
             *("-m", "incumbent.cli", verb, what, "--zookeeper", self.hosts, "--name", name),
             *("--session-timeout", str(SESSION), *flags),
             *(("--", *command) if command else ()),
+            env={"XDG_RUNTIME_DIR": str(self.folder)},  # what a killed agent leaves goes with it
         )
 
     def witness(
