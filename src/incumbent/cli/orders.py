@@ -39,6 +39,7 @@ __all__ = [
     "confirm_dead",
     "discard",
     "make_skeleton",
+    "not_removed",
     "remove",
     "until_ended",
 ]
@@ -111,12 +112,22 @@ async def remove(
             await until_ended(client, tree, name, say)
     except TimeoutError:
         left = await _breadcrumbs(client, tree, name)
-        what = ", ".join(f"epoch {crumb.epoch} on {crumb.node}" for _, crumb in left)
-        raise TimedOut(
-            f"{name} is ordered to stop, but is not proven dead after {timeout:g} s: {what}; "
-            f"`incumbent status` says why, then `incumbent remove {name}` again"
-        ) from None
+        raise TimedOut(not_removed(name, timeout, [crumb for _, crumb in left])) from None
     await again(lambda: _bury(client, tree, name))
+
+
+def not_removed(name: str, timeout: float, left: Sequence[Breadcrumb]) -> str:
+    """What is so after `timeout` seconds. `left` may be gone by now: then once more is enough."""
+    if not left:
+        return (
+            f"{name} is ordered to stop, and nothing of it is left; but that took more than "
+            f"{timeout:g} s: `incumbent remove {name}` again removes it"
+        )
+    what = ", ".join(f"epoch {crumb.epoch} on {crumb.node}" for crumb in left)
+    return (
+        f"{name} is ordered to stop, but is not proven dead after {timeout:g} s: {what}; "
+        f"`incumbent status` says why, then `incumbent remove {name}` again"
+    )
 
 
 async def confirm_dead(
