@@ -152,6 +152,7 @@ def test_status_is_plain_when_piped_and_complete_as_json(nodes: Nodes) -> None:
 
     text = nodes.cli("status")
     data = nodes.cli("status", "--output", "json")
+    seat = nodes.cli("status", "web/0")
     one = nodes.cli("status", "nope")
 
     head, row = text.stdout.splitlines()
@@ -162,6 +163,8 @@ def test_status_is_plain_when_piped_and_complete_as_json(nodes: Nodes) -> None:
     assert web["containment"] in ("sealed", "swept")
     assert 0 < web["time_to_fence"] < 1
     assert one.returncode == 1
+    assert seat.stdout.splitlines()[1].split()[:3] == ["web", "running", "n1"]
+    assert nodes.cli("status", "web/1").returncode == 1
 
 
 def test_logs_are_followed_over_a_restart(nodes: Nodes) -> None:

@@ -101,7 +101,10 @@ def _settings(hosts: str | None, root: str | None, data: Path | None = None) -> 
 
 @app.command()
 def status(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Only this component.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="NAME", help="Only this component, or seat of it: web/1."),
+    ] = None,
     zookeeper: Hosts = None,
     root: Root = None,
     data: Data = None,
@@ -119,7 +122,7 @@ def status(
             cluster = await read_cluster(client, Tree(settings.root))
         rows = seat_rows(cluster, local.ask_all(settings.agent_folders))
         if name is not None:
-            rows = [row for row in rows if name in (row.component, row.name)]
+            rows = [row for row in rows if name in (row.component, f"{row.component}/{row.seat}")]
             if not rows:
                 raise No(f"there is no component {name}; `incumbent status` lists all")
         if output is Output.JSON:
