@@ -36,6 +36,7 @@ from incumbent.errors import (
     SessionClosed,
     SessionExpired,
 )
+from incumbent.recipes.changes import Changes
 from incumbent.recipes.ledger import Pause
 from incumbent.recipes.picture import Change, Picture, Znode
 from incumbent.wire import (
@@ -97,6 +98,7 @@ class Cache:
         self._era = 0
         self._seen = 0
         self._is_over = False  # the session in which our watch was set
+        self._is_cut = False  # a connection was lost, and nobody has told us to look again
         self._news = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._error: IncumbentError | None = None
@@ -123,6 +125,7 @@ class Cache:
         """Is all shown that was told, with a connection on which more would be?"""
         return (
             self._error is None
+            and not self._is_cut
             and self._client.state in (State.CONNECTED, State.READ_ONLY)
             and not self._picture.is_behind
         )
@@ -187,11 +190,13 @@ class Cache:
 
     async def _follow(self) -> None:
         pause = Pause()
+        forget_state = self._client.watch_state(self._on_state)
         try:
             while True:
                 self._gap()
                 self._is_over = False
                 adding = self._submit(AddWatch(self.path, WatchMode.RECURSIVE), self._fired)
+                adding.add_done_callback(self._watches_again)
                 try:
                     if self._seen:  # else the first reading goes in the same flight
                         await adding
@@ -204,6 +209,8 @@ class Cache:
                     self._client.unwatch(self.path, self._fired)
         except IncumbentError as error:
             self._end(error)
+        finally:
+            forget_state()
 
     async def _live(self, adding: asyncio.Future[Any]) -> Pause:
         """Read and show, until the session is over."""
@@ -313,7 +320,14 @@ class Cache:
             self._picture.told(event.type, event.path)
         self._news.set()
 
+    def _on_state(self, state: State) -> None:
+        self._is_cut |= state is State.SUSPENDED
+
+    def _watches_again(self, _: object) -> None:
+        self._is_cut = False
+
     def _gap(self) -> None:
+        self._is_cut = False
         self._era += 1
         self._picture.gap()
 
@@ -351,47 +365,3 @@ class Cache:
 
 def _is_own(path: str) -> bool:
     return path == _OWN or path.startswith(f"{_OWN}/")
-
-
-class Changes:
-    """What changed, znode by znode. For one reader at a time.
-
-    Nothing piles up: of a znode that changed several times before somebody looked, the net
-    difference is told, and one that came and went is not told at all.
-    """
-
-    def __init__(self, cache: Cache) -> None:
-        self._cache = cache
-        self._before: dict[str, Znode | None] = dict.fromkeys(cache.snapshot())
-        self._resumed: set[str] = set()
-        self._news = asyncio.Event()
-
-    async def next(self, timeout: float | None = None) -> Change:
-        """The next change. Raises TimeoutError after `timeout` seconds without one, and
-        `SessionClosed`, or what ended the cache, when there will be none any more."""
-        async with asyncio.timeout(timeout):
-            while True:
-                while self._before:
-                    path = next(iter(self._before))
-                    before = self._before.pop(path)
-                    resumed = path in self._resumed
-                    self._resumed.discard(path)
-                    after = self._cache.get(path)
-                    if before is not after:
-                        return Change(path=path, before=before, after=after, resumed=resumed)
-                self._cache._raise_if_over()
-                self._news.clear()
-                await self._news.wait()
-
-    def __aiter__(self) -> Changes:
-        return self
-
-    async def __anext__(self) -> Change:
-        return await self.next()
-
-    def _put(self, changes: Sequence[Change]) -> None:
-        for change in changes:
-            self._before.setdefault(change.path, change.before)
-            if change.resumed:
-                self._resumed.add(change.path)
-        self._news.set()
