@@ -34,7 +34,8 @@ from incumbent.wire import ANY_VERSION, OPEN_ACL
 __all__ = ["acl", "cp", "create", "rm", "set_"]
 
 Version = Annotated[
-    int, typer.Option("--version", metavar="N", help="Only if this is its version.")
+    int,
+    typer.Option("--version", metavar="N", show_default=False, help="Only if this is its version."),
 ]
 
 
@@ -194,7 +195,10 @@ def acl(
         typer.Option("--set", metavar="SCHEME:ID:PERMS", help="Its whole new ACL; again for more."),
     ] = None,
     version: Annotated[
-        int, typer.Option("--version", metavar="N", help="Only if this is its ACL's version.")
+        int,
+        typer.Option(
+            "--version", metavar="N", show_default=False, help="Only if this is its ACL's version."
+        ),
     ] = ANY_VERSION,
     zookeeper: Hosts = None,
     chroot: Chroot = None,
