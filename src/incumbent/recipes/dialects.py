@@ -30,6 +30,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from incumbent.errors import MixedDialects, QueueExhausted
 
@@ -41,9 +42,8 @@ LAST_SEQUENCE = 2_147_000_000
 _SEQUENTIAL = re.compile(r"-?[0-9]{10}$")
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Contender:
-    """A znode of the queue. `is_reader`: others that read do not keep it out."""
+class Contender(NamedTuple):
+    """A znode of the queue; sorts by its number. `is_reader`: others that read do not keep it out."""
 
     sequence: int
     name: str
