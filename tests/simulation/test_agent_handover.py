@@ -47,14 +47,15 @@ class Stopping(Cluster):
         return self.starts()[-1][1]
 
 
-def granted(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Fills with what became of each grant."""
-    outcomes: list[bool] = []
+def granted(monkeypatch: pytest.MonkeyPatch) -> list[bool | None]:
+    """Fills with what became of each grant; None as long as that is not known."""
+    outcomes: list[bool | None] = []
     original = Seat._granted
 
     async def counted(seat: Seat, ops: list[object]) -> bool:
-        outcomes.append(await original(seat, ops))  # type: ignore[arg-type]
-        return outcomes[-1]
+        outcomes.append(None)
+        outcomes[-1] = outcome = await original(seat, ops)  # type: ignore[arg-type]
+        return outcome
 
     monkeypatch.setattr(Seat, "_granted", counted)
     return outcomes

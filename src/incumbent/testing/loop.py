@@ -119,10 +119,12 @@ class SimFuture(asyncio.Future[Any]):
     """A future whose hash is a number counted by its loop."""
 
     number: int
+    domain: Domain
 
     def __new__(cls, *, loop: SimLoop) -> SimFuture:
         self = super().__new__(cls)
         self.number = next(loop.numbers)
+        self.domain = _DOMAIN.get() or loop.outside
         return self
 
     def __hash__(self) -> int:

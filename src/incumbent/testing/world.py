@@ -26,7 +26,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from incumbent.testing.hosts import Host, HostClock, Process, ProcessKilled
-from incumbent.testing.loop import Domain
+from incumbent.testing.loop import Domain, SimFuture, SimTask
 from incumbent.testing.network import Link, Network
 from incumbent.testing.sockets import Factory, SimSocket, WorldLoop
 from incumbent.testing.transports import SimTransport
@@ -240,6 +240,9 @@ class World:
         return hashlib.sha256(self.trace().encode()).hexdigest()
 
     def _on_problem(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        future = context.get("future")
+        if isinstance(future, SimFuture | SimTask) and future.domain.dead:
+            return  # whoever would have looked at it was killed before
         error = context.get("exception")
         text = f"{self.now:.6f} {here()}: {context.get('message')}{f': {error!r}' if error else ''}"
         self._trace("world", f"problem: {text}")

@@ -394,3 +394,26 @@ def test_loss_delays_and_loses_nothing() -> None:
         assert far.got == b"".join(b"%03d" % n for n in range(50))
 
     town.run(story())
+
+
+def test_an_error_that_a_killed_process_had_no_time_to_look_at_is_no_problem() -> None:
+    held: list[asyncio.Future[None]] = []
+
+    async def victim() -> None:
+        future = asyncio.get_running_loop().create_future()
+        future.add_done_callback(lambda done: done.exception())
+        held.append(future)
+        del future
+        await asyncio.sleep(100)
+
+    async def story() -> None:
+        host = world.host("a")
+        host.run(victim(), "victim")
+        await asyncio.sleep(1)
+        held.pop().set_exception(ValueError("unseen"))
+        host.crash()
+
+    with World(1) as world:
+        world.run(story())
+
+    assert world.problems == []
