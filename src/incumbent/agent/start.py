@@ -27,7 +27,17 @@ from incumbent.agent.tree import (
 from incumbent.agent.view import patient
 from incumbent.client import Client
 from incumbent.errors import BadVersion, FateUnknown, NodeExists, NoNode, NotSent
-from incumbent.wire import Check, Create, Delete, MultiOp, SetData
+from incumbent.recipes.place import flight
+from incumbent.wire import (
+    Check,
+    Create,
+    Delete,
+    GetChildren,
+    GetData,
+    MultiOp,
+    Request,
+    SetData,
+)
 
 __all__ = [
     "Ground",
@@ -60,13 +70,14 @@ class Ground:
 
 async def read_ground(client: Client, tree: Tree, seat: str, nonce: str = "") -> Ground:
     """In one flight, and one more where there are breadcrumbs. `nonce`: of our offer."""
-    path = tree.seat(seat)
-    (data, stat), observed, running = await together(
-        patient(lambda: client.get(path)),
-        _observed(client, tree.observed(seat)),
-        _running(client, tree, seat),
-    )
-    record = read(SeatRecord, data, path)
+    path, told = tree.seat(seat), tree.observed(seat)
+    reads = GetData(path), GetData(told), GetChildren(tree.running(seat))
+    found, last_word, names = await _answered(client, *reads)
+    for missing in (found, names):
+        if isinstance(missing, NoNode):
+            raise missing
+    (data, stat), running = found, _epochs(tree.running(seat), names)
+    record, observed = read(SeatRecord, data or b"", path), _observed(last_word, told)
     epochs = [record.epoch, *running]
     if observed is not None:  # a record that was made anew by hand must not count again
         epochs.append(observed.epoch)
@@ -83,7 +94,9 @@ async def read_ground(client: Client, tree: Tree, seat: str, nonce: str = "") ->
 
 async def read_breadcrumbs(client: Client, tree: Tree, seat: str) -> list[Breadcrumb]:
     """Every instance of a seat that may be running, oldest first."""
-    return await _breadcrumbs(client, tree, seat, await _running(client, tree, seat))
+    folder = tree.running(seat)
+    names = await patient(lambda: client.children(folder))
+    return await _breadcrumbs(client, tree, seat, _epochs(folder, names))
 
 
 def start_ops(
@@ -127,9 +140,19 @@ async def write_start(
         raise NotStarted(f"{component}: {error}") from error
 
 
-async def _running(client: Client, tree: Tree, seat: str) -> list[int]:
-    folder = tree.running(seat)
-    names = await patient(lambda: client.children(folder))
+async def _answered(client: Client, *reads: Request) -> list[Any]:
+    """All in one flight, again and again until each has its answer, which may be NoNode."""
+    while True:
+        answers = await flight(client, *reads)
+        errors = [each for each in answers if isinstance(each, BaseException)]
+        if lost := [e for e in errors if not isinstance(e, FateUnknown | NotSent | NoNode)]:
+            raise lost[0]
+        if all(isinstance(error, NoNode) for error in errors):
+            return answers
+        await asyncio.sleep(0.05)
+
+
+def _epochs(folder: str, names: Sequence[str]) -> list[int]:
     for name in names:
         if not name.isdecimal():
             raise UnreadableZnode(f"{folder}/{name}", "expected an epoch, in digits")
@@ -151,12 +174,13 @@ async def _breadcrumb(client: Client, path: str) -> Breadcrumb | None:
     return read(Breadcrumb, data, path)
 
 
-async def _observed(client: Client, path: str) -> Observed | None:
+def _observed(answer: Any, path: str) -> Observed | None:
     """It only informs: what cannot be read is as good as missing."""
+    if isinstance(answer, NoNode) or not answer[0]:
+        return None
     try:
-        data, _stat = await patient(lambda: client.get(path))
-        return read(Observed, data, path) if data else None
-    except (NoNode, UnreadableZnode):
+        return read(Observed, answer[0], path)
+    except UnreadableZnode:
         return None
 
 
