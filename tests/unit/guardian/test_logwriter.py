@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.waiting import wait_until
 
-from incumbent.guardian.logwriter import Rotating, Stamp, write_log
+from incumbent.guardian.logwriter import Rotating, Stamp, _Spool, write_log
 
 STAMP = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z ")
 
@@ -67,14 +67,24 @@ def test_a_file_deleted_by_hand_is_made_again(tmp_path: Path) -> None:
     wait_until(again, what="the file to be made again")
 
 
-def test_what_a_sick_disk_loses_is_counted_and_said(tmp_path: Path) -> None:
+def test_what_a_sick_disk_loses_is_counted_and_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost: list[int] = []
+    lose = _Spool.lose
+
+    def counted(spool: _Spool, lines: int) -> bool:
+        lost.append(lines)
+        return lose(spool, lines)
+
+    monkeypatch.setattr(_Spool, "lose", counted)
     place = tmp_path / "folder"
     place.write_text("a file where the folder should be")
     read_end, write_end = os.pipe()
     writer = threading.Thread(target=write_log, args=(read_end, place / "a.log"))
     writer.start()
     os.write(write_end, b"one\ntwo\n")
-    wait_until(lambda: not readable(read_end), what="the lines to be read")
+    wait_until(lambda: lost, what="the lines to be lost")
 
     place.unlink()
     os.write(write_end, b"three\n")
