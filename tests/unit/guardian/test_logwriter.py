@@ -107,9 +107,3 @@ def test_a_note_stands_before_the_first_line(tmp_path: Path) -> None:
 
     said = unstamped((tmp_path / "a.log").read_bytes())
     assert said == b"|[incumbent: replaced]\n|hello\n"
-
-
-def readable(fd: int) -> bool:
-    import select
-
-    return bool(select.select([fd], [], [], 0)[0])
