@@ -11,8 +11,10 @@ from tests.simulation.cluster import Cluster
 from incumbent.agent.commands import KEPT
 from incumbent.agent.tree import Command, Taken, read, write
 from incumbent.cli import lifecycle
+from incumbent.cli.exits import No
 from incumbent.client import Client
 from incumbent.testing.guardian import SimGuardian
+from incumbent.wire import Acl
 
 
 class Ordered(Cluster):
@@ -198,7 +200,7 @@ def test_only_the_newest_orders_are_kept() -> None:
     class Many(Ordered):
         async def orders(self) -> None:
             for k in range(KEPT + 5):
-                await self.restart(f"r{k:03}")
+                await self.restart(f"r{100 - k:03}")  # the newest has the smallest name
             await asyncio.sleep(1.0)
             self.kept = sorted(await self.client.children(self.tree.commands("c0")))
 
@@ -206,4 +208,35 @@ def test_only_the_newest_orders_are_kept() -> None:
 
     cluster.run()
 
-    assert cluster.kept == [f"r{k:03}" for k in range(5, KEPT + 5)]
+    assert cluster.kept == sorted(f"r{100 - k:03}" for k in range(5, KEPT + 5))
+
+
+NOBODYS = Acl(31, "digest", "somebody:else")
+
+
+@pytest.mark.parametrize("acl", [[NOBODYS], [Acl(1, "world", "anyone"), NOBODYS]])
+def test_an_order_that_may_not_be_read_or_answered_keeps_the_seat_from_nothing(
+    acl: list[Acl],
+) -> None:
+    class Closed(Ordered):
+        async def orders(self) -> None:
+            path = f"{self.tree.commands('c0')}/closed"
+            await self.client.create(path, b"restart", acl=acl)
+            await asyncio.sleep(2.0)
+            self.outcome = await self.restart("r")
+
+    cluster = Closed(1)
+
+    cluster.run()
+
+    assert cluster.outcome == {"c0/0": "done: epoch 2"}
+    assert [epoch for epoch, _ in cluster.in_order] == [1, 2], "nothing was done for the other"
+
+
+def test_an_order_that_is_deleted_before_its_answer_is_not_called_done() -> None:
+    class Deleted(Ordered):
+        async def orders(self) -> None:
+            with pytest.raises(No, match="what came of it is not known"):
+                await lifecycle.until_outcome(self.client, self.tree, "c0", "/nowhere")
+
+    Deleted(1).run()

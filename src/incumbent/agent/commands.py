@@ -32,7 +32,7 @@ from incumbent.agent.tree import (
 )
 from incumbent.agent.view import follow_children, patient, take_outcome
 from incumbent.client import Client
-from incumbent.errors import BadVersion, FateUnknown, NoNode, NotSent
+from incumbent.errors import BadVersion, FateUnknown, NoNode, NotSent, Refused
 from incumbent.recipes.place import Place
 from incumbent.wire import Delete, SetData, Stat
 
@@ -74,6 +74,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     command: Command
     version: int
+    czxid: int
 
     @property
     def id(self) -> str:
@@ -96,17 +97,30 @@ def is_done(command: Command, copies: int) -> bool:
 
 
 class Orders:
-    """For one seat, while this node leads it. `ring` is called when something has changed."""
+    """For one seat, while this node leads it.
 
-    def __init__(self, client: Client, tree: Tree, seat: str, ring: Callable[[], None]) -> None:
+    `ring` is called when something has changed, `say` with a line for operators. An order that we
+    may not read or answer is passed over, and said: it must not keep the seat from anything else.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        tree: Tree,
+        seat: str,
+        ring: Callable[[], None],
+        say: Callable[[str], None],
+    ) -> None:
         self._client = client
         self._session = session_key(client.session_id)
         self._tree = tree
         self._component, number = split_seat(seat)
         self._number = str(number)
         self._ring = ring
+        self._say = say
         self._names: list[str] = []
-        self._settled: set[str] = set()
+        self._settled: dict[str, int] = {}
+        """Orders with which we are done: name → czxid, for their age."""
         self.begun: Order | None = None
         """Taken by us; its outcome is still to be written."""
 
@@ -115,7 +129,7 @@ class Orders:
 
         async def see(names: list[str]) -> None:
             self._names = names
-            self._settled.intersection_update(names)
+            self._settled = {n: czxid for n, czxid in self._settled.items() if n in names}
             self._ring()
 
         await follow_children(self._client, self._tree.commands(self._component), see)
@@ -125,11 +139,11 @@ class Orders:
         """Is there an order that we have not looked at?"""
         return self.begun is None and any(name not in self._settled for name in self._names)
 
-    async def take(self, place: Place, epoch: int, why_not: str) -> Order | None:
+    async def take(self, place: Place, epoch: int, why_not: str, copies: int) -> Order | None:
         """The oldest order that is ours to carry out, taken; None: there is none.
 
         `epoch`: of the instance that it concerns. `why_not`: why nothing can be carried out now,
-        which then is the outcome.
+        which then is the outcome. `copies`: how many seats an order is for.
         """
         for order in await self._open():
             command, taken = order.command, order.command.seats.get(self._number)
@@ -145,9 +159,10 @@ class Orders:
             elif await self._write(place, order, epoch, ""):
                 self.begun = order
                 return order
+        await self._tidy(copies)
         return None
 
-    async def finish(self, place: Place, epoch: int, outcome: str) -> None:
+    async def finish(self, place: Place, epoch: int, outcome: str, copies: int) -> None:
         """What came of the order that we have begun."""
         assert self.begun is not None
         path, self.begun = self.begun.path, None
@@ -155,32 +170,39 @@ class Orders:
             try:
                 data, stat = await patient(lambda: self._client.get(path))
                 order = _order(path, data, stat)
-            except (NoNode, UnreadableZnode):
+            except (Refused, UnreadableZnode):
                 return
-            if await self._write(place, order, epoch, outcome):
-                self._tidy()
+            if await self._write(place, order, epoch, outcome) or order.id in self._settled:
+                await self._tidy(copies)
                 return
             place.raise_if_gone()
 
     async def _open(self) -> Sequence[Order]:
         """What we have not settled yet, the oldest first."""
-        found: list[tuple[int, Order]] = []
+        found: list[Order] = []
         for name in self._names:
             if name in self._settled:
                 continue
-            path = f"{self._tree.commands(self._component)}/{name}"
-            try:
-                data, stat = await patient(lambda p=path: self._client.get(p))  # type: ignore[misc]
-                order = _order(path, data, stat)
-            except (NoNode, UnreadableZnode):
-                self._settled.add(name)
+            if (order := await self._read(name)) is None:
+                self._settled[name] = 0
                 continue
             taken = order.command.seats.get(self._number)
             if taken is not None and taken.outcome:
-                self._settled.add(name)
+                self._settled[name] = order.czxid
             else:
-                found.append((stat.czxid, order))
-        return [order for _, order in sorted(found, key=lambda each: each[0])]
+                found.append(order)
+        return sorted(found, key=lambda order: order.czxid)
+
+    async def _read(self, name: str) -> Order | None:
+        path = f"{self._tree.commands(self._component)}/{name}"
+        try:
+            data, stat = await patient(lambda: self._client.get(path))
+            return _order(path, data, stat)
+        except NoNode:
+            return None
+        except (Refused, UnreadableZnode) as error:
+            self._say(f"{path} is passed over: {error}")
+            return None
 
     async def _write(self, place: Place, order: Order, epoch: int, outcome: str) -> bool:
         """Say what becomes of it at our seat. False: somebody else wrote, or it may be unwritten."""
@@ -191,16 +213,24 @@ class Orders:
             await self._client.multi([place.check_own(), SetData(order.path, data, order.version)])
         except (BadVersion, NoNode, FateUnknown, NotSent):
             return False
+        except Refused as error:
+            self._say(f"{order.path} is passed over: it cannot be answered: {error}")
+            self._settled[order.id] = order.czxid
+            return False
         if outcome:
-            self._settled.add(order.id)
+            self._settled[order.id] = order.czxid
         return True
 
-    def _tidy(self) -> None:
-        """Delete what is too old, as far as it was carried out."""
-        for name in sorted(self._settled)[:-KEPT] if len(self._settled) > KEPT else ():
-            path = f"{self._tree.commands(self._component)}/{name}"
-            self._client.submit(Delete(path)).add_done_callback(take_outcome)
+    async def _tidy(self, copies: int) -> None:
+        """Delete what is too old, as far as every seat has answered it."""
+        oldest_first = sorted(self._settled, key=self._settled.__getitem__)
+        for name in oldest_first[: max(0, len(oldest_first) - KEPT)]:
+            order = await self._read(name)
+            if order is not None and is_done(order.command, copies):
+                deletion = self._client.submit(Delete(order.path, order.version))
+                deletion.add_done_callback(take_outcome)
 
 
 def _order(path: str, data: bytes, stat: Stat) -> Order:
-    return Order(path=path, command=read_command(data, path), version=stat.version)
+    command = read_command(data, path)
+    return Order(path=path, command=command, version=stat.version, czxid=stat.czxid)

@@ -295,7 +295,7 @@ class Seat:
         """Hold the seat until it is to be given up; then the candidate is gone too."""
         self._is_leading, self._candidate_gone = True, False
         self._listing = [each.name for each in place.listing]
-        orders = Orders(self._client, self._tree, self.name, self.bell.ring)
+        orders = Orders(self._client, self._tree, self.name, self.bell.ring, self._term.say)
         watches = [
             asyncio.ensure_future(each) for each in (self._watch_candidates(place), orders.follow())
         ]
@@ -318,7 +318,7 @@ class Seat:
                     await self._take_order(place, orders)
                 elif instance is not None:
                     if orders.begun is not None and instance.state == "running":
-                        await orders.finish(place, instance.epoch, f"done: epoch {instance.epoch}")
+                        await self._answer(orders, place, f"done: epoch {instance.epoch}")
                         continue
                     stop = self._why_stop()
                     if stop:
@@ -331,7 +331,7 @@ class Seat:
                     if wait and self._offering.may_be_granted:
                         await self._waive()
                     elif wait and orders.begun is not None:
-                        await orders.finish(place, self._epoch, f"failed: {wait}")
+                        await self._answer(orders, place, f"failed: {wait}")
                     elif wait:
                         state = "waiting" if until is None else "backoff"
                         self._report(state if self._view.desired.run else "stopped", wait)
@@ -347,7 +347,8 @@ class Seat:
         """A restart under the same leadership, or a signal."""
         instance = self.instance
         epoch = instance.epoch if instance is not None else self._epoch
-        order = await orders.take(place, epoch, why_not_run(self._term, self._view))
+        why_not = why_not_run(self._term, self._view)
+        order = await orders.take(place, epoch, why_not, self._copies())
         if order is None:
             return
         self._term.say(f"{self.name}: {order.what} ordered{order.by}")
@@ -357,10 +358,18 @@ class Seat:
             if instance is not None:
                 await self._stop_instance(f"restart ordered{order.by}")
         elif instance is None or instance.state != "running" or signo is None:
-            await orders.finish(place, epoch, "failed: nothing runs")
+            await self._answer(orders, place, "failed: nothing runs")
         else:
             self._term.custody.signal(instance, signo)
-            await orders.finish(place, epoch, f"done: epoch {epoch}")
+            await self._answer(orders, place, f"done: epoch {epoch}")
+
+    async def _answer(self, orders: Orders, place: Place, outcome: str) -> None:
+        instance = self.instance
+        epoch = instance.epoch if instance is not None else self._epoch
+        await orders.finish(place, epoch, outcome, self._copies())
+
+    def _copies(self) -> int:
+        return self._view.spec.copies if self._view.spec is not None else 1
 
     async def _start(self, place: Place) -> None:
         """Prove every earlier instance dead, write the new epoch, order the start."""

@@ -68,7 +68,7 @@ async def order(
 
 
 async def until_outcome(client: Client, tree: Tree, component: str, path: str) -> dict[str, str]:
-    """What came of an order, by seat; when all of them have said so."""
+    """What came of an order, by seat; when all of them have said so. Raises `No` if it is gone."""
     copies = await _copies(client, tree, component)
     while True:
         changed = asyncio.Event()
@@ -79,7 +79,10 @@ async def until_outcome(client: Client, tree: Tree, component: str, path: str) -
         try:
             data, _stat = await patient(lambda w=watcher: client.get(path, watcher=w))  # type: ignore[misc]
         except NoNode:
-            return {}
+            raise No(
+                f"{path} was deleted before every seat had answered it: what came of it is not "
+                f"known; `incumbent status {component}` shows what runs"
+            ) from None
         command = read_command(data, path)
         if is_done(command, copies):
             client.unwatch(path, watcher)

@@ -161,8 +161,8 @@ def _each(
                     task.cancel()
                     problems.append(
                         TimedOut(
-                            f"{name}: ordered, but not done after {timeout:g} s; "
-                            f"`incumbent status {name}` says what it waits for"
+                            f"{name}: not done after {timeout:g} s; what was ordered stays ordered, "
+                            f"and `incumbent status {name}` says what it waits for"
                         )
                     )
                 elif isinstance(error := task.exception(), IncumbentError):
