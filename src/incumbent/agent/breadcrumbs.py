@@ -1,4 +1,4 @@
-"""Whether a start must wait for an instance that a breadcrumb tells of.
+"""Whether a start must wait for an instance that a breadcrumb tells of; and taking them away.
 
 Rule of this file: a session is looked up after the breadcrumb that names it was read, on the
 same session of ours, and with a watch, so that its end is not missed.
@@ -12,8 +12,11 @@ from incumbent.agent.lifecycle import StillWaiting, breadcrumb_verdict
 from incumbent.agent.tree import Breadcrumb, NodeFacts, Tree
 from incumbent.agent.view import patient
 from incumbent.client import Client
+from incumbent.errors import FateUnknown, NoNode, NotSent, Refused
+from incumbent.recipes.ledger import Pause
+from incumbent.wire import Delete, MultiOp
 
-__all__ = ["why_wait"]
+__all__ = ["oblige", "why_wait"]
 
 
 async def why_wait(
@@ -48,3 +51,23 @@ async def why_wait(
             if await patient(lambda p=path: client.exists(p, watcher=ring)):  # type: ignore[misc]
                 return verdict.why
     return ""
+
+
+async def oblige(client: Client, ops: Sequence[MultiOp]) -> None:
+    """Carry out what we owe others, in one transaction: until it is done, or was done, or the
+    session is over. What of it cannot be done together any more is deleted one by one."""
+    pause = Pause()
+    while True:
+        try:
+            await client.multi(ops)
+            return
+        except (NotSent, FateUnknown):
+            await pause.take()
+        except Refused:
+            break  # done before, or our candidate was deleted by hand
+    for op in ops:
+        if isinstance(op, Delete):
+            try:
+                await patient(lambda o=op: client.delete(o.path))  # type: ignore[misc]
+            except NoNode:
+                continue

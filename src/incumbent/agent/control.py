@@ -31,8 +31,8 @@ def answer(agent: Agent, question: dict[str, Any]) -> dict[str, Any]:
     for name, seat in sorted((term.seats if term is not None else {}).items()):
         instance = agent.instances.get(name)
         seats[name] = {
-            "state": seat.state,
-            "reason": seat.reason,
+            "state": seat.word.state,
+            "reason": seat.word.reason,
             "epoch": instance.epoch if instance is not None else 0,
             "pid": instance.main if instance is not None else 0,
             "containment": instance.containment if instance is not None else "",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from incumbent.agent.reasons import why_not_run
 from incumbent.agent.start import Ground, read_ground
 from incumbent.agent.tree import Candidate, Offer, write
 from incumbent.agent.view import ComponentView, take_outcome
@@ -19,18 +20,7 @@ from incumbent.wire import SetData
 if TYPE_CHECKING:
     from incumbent.agent.term import Term
 
-__all__ = ["Offering", "why_not_run"]
-
-
-def why_not_run(term: Term, view: ComponentView) -> str:
-    """Why operators would not have it run, or "" if they would."""
-    if view.spec is None:
-        return view.problem
-    if unknown := view.desired_problem or term.view.control_problem:
-        return unknown
-    if not view.desired.run:
-        return "an operator stopped it"
-    return "the cluster is paused" if term.view.control.paused else ""
+__all__ = ["Offering"]
 
 
 class Offering:

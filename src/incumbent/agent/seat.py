@@ -16,22 +16,21 @@ from typing import TYPE_CHECKING
 from incumbent.agent import lifecycle
 from incumbent.agent.adoption import adopt
 from incumbent.agent.bell import Bell
-from incumbent.agent.breadcrumbs import why_wait
+from incumbent.agent.breadcrumbs import oblige, why_wait
 from incumbent.agent.commands import Orders, signal_number
 from incumbent.agent.grant import Grant, read_offer
 from incumbent.agent.instance import Instance
-from incumbent.agent.offering import Offering, why_not_run
+from incumbent.agent.offering import Offering
+from incumbent.agent.reasons import Reasons, why_not_run
 from incumbent.agent.sentences import how_it_ended, receipt
 from incumbent.agent.start import NotStarted, read_breadcrumbs, read_ground, write_start
 from incumbent.agent.tree import (
     Breadcrumb,
-    Observed,
-    SeatPlan,
     read,
     split_seat,
-    write,
 )
 from incumbent.agent.view import ComponentView, follow_children, patient, take_outcome
+from incumbent.agent.word import Word
 from incumbent.errors import (
     FateUnknown,
     IncumbentError,
@@ -43,11 +42,10 @@ from incumbent.errors import (
     SpecErrors,
 )
 from incumbent.guardian import messages as m
-from incumbent.recipes.ledger import Pause
 from incumbent.recipes.place import Place
 from incumbent.recipes.queue import Queue
 from incumbent.spec import Spec
-from incumbent.wire import Check, Delete, MultiOp, SetData
+from incumbent.wire import Check, Delete, MultiOp
 
 if TYPE_CHECKING:
     from incumbent.agent.term import Term
@@ -76,22 +74,17 @@ class Seat:
         self.bell = Bell(term.clock)
         self.leaving = ""
         """Why this seat is to be given up for good; "" while it is not."""
-        self.state = "waiting"
-        self.reason = ""
+        self.word = Word(term, name)
+        self._reasons = Reasons(term, name, view)
         self._spec: Spec | None = None
         self._program = ""
         self._accepted_version = -1
         self._failures = 0
         self._start_at = 0.0
-        self._since = 0.0
-        self._epoch = 0
-        self._told: tuple[object, ...] = ()
         self._noticed_at = 0.0
-        self._receipt = ""
         self._crumb = ""
         """The breadcrumb of our newest instance, until it is deleted."""
         self._listing: list[str] = []
-        self._is_leading = False
         self._candidate_gone = False
         self._problem = ""
         self._offering = Offering(term, name, view)
@@ -99,7 +92,7 @@ class Seat:
     @property
     def is_leading(self) -> bool:
         """Whether this node holds the seat, whatever runs."""
-        return self._is_leading
+        return self.word.is_leading
 
     @property
     def instance(self) -> Instance | None:
@@ -132,12 +125,12 @@ class Seat:
         if problem != self._problem:
             self._problem = problem
             self._term.say(f"{self.name}: nothing is decided: {problem}")
-        self._report("baffled", problem)
-        instance, why = self.instance, self.leaving or self._why_stop()
+        self._say("baffled", problem)
+        instance, why = self.instance, self.leaving or self._reasons.why_stop(self._program)
         if instance is not None and why:
             await self._stop_instance(why)
             with suppress(Refused):
-                await self._obliged([Delete(instance.breadcrumb)])
+                await oblige(self._client, [Delete(instance.breadcrumb)])
             self._term.forget(instance)
         if not self.leaving:
             await self.bell.heard(self._clock.boottime() + RETRY)
@@ -168,7 +161,7 @@ class Seat:
                 continue
             if crumb.containment == "swept":
                 await self._term.sweep(self.name, crumb)
-            await self._obliged([Delete(self._tree.breadcrumb(self.name, crumb.epoch))])
+            await oblige(self._client, [Delete(self._tree.breadcrumb(self.name, crumb.epoch))])
 
     async def _adopted(self, queue: Queue) -> Place | None:
         """A respawned agent goes on with the candidate and the instance of its session."""
@@ -177,7 +170,7 @@ class Seat:
             return place
         if place is None:
             await self._stop_instance("its candidate is gone")
-            await self._obliged([Delete(instance.breadcrumb)])
+            await oblige(self._client, [Delete(instance.breadcrumb)])
             self._term.forget(instance)
             return None
         try:
@@ -196,19 +189,21 @@ class Seat:
             await self._stop_instance("its breadcrumb is gone")
         before = (await read_ground(self._client, self._tree, self.name)).observed
         if before is not None and before.epoch == instance.epoch:  # it holds on
-            self.state, self._since, self._receipt = before.state, before.since, before.receipt
+            self.word.go_on(before)
         return place
 
     async def _until_standing(self) -> bool:
         """Wait until this node should be a candidate; False: it is to leave."""
         polite = False
         while not self.leaving:
-            verdict = self._standing()
+            verdict = self._reasons.standing()
             if isinstance(verdict, lifecycle.StandAside):
-                self._report("aside", verdict.why)
-                await self.bell.heard(self._clock.boottime() + 2.0 if self._missing() else None)
+                self._say("aside", verdict.why)
+                await self.bell.heard(
+                    self._clock.boottime() + 2.0 if self._reasons.missing() else None
+                )
                 continue
-            plan = self._plan()
+            plan = self._reasons.plan()
             if not polite and self._term.plan_is_due(self.name):
                 await self.bell.heard(self._term.plan_due_at(self.name))
                 continue
@@ -229,14 +224,14 @@ class Seat:
             ahead: list[str] = []
             try:
                 while not first.done():
-                    ahead = self._standing_nodes(place.ahead())
-                    why = self.leaving or self._why_stand_down()
+                    ahead = self._reasons.nodes_standing(place.ahead())
+                    why = self.leaving or self._reasons.why_stand_down()
                     if why:
                         first.cancel()
                         await asyncio.wait([first])
                         await self._step_out(place)
                         return False
-                    self._report("waiting", f"waits for {self._owner(place)}")
+                    self._say("waiting", f"waits for {self._owner(place)}")
                     self._offering.renew(place)
                     await self.bell.heard()
                 await first
@@ -249,13 +244,8 @@ class Seat:
             finally:
                 first.cancel()
             self._noticed_at = self._clock.wall()
-            verdict = lifecycle.accepts(
-                self._term.node,
-                self._plan(),
-                self._term.view.plan.version,
-                self._offering.declined,
-                self._standing_nodes([each.name for each in place.listing]),
-            )
+            names = [each.name for each in place.listing]
+            verdict = self._reasons.accepts(self._term.node, self._offering.declined, names)
             if isinstance(verdict, lifecycle.Accept):
                 self._accepted_version = self._term.view.plan.version
                 return True
@@ -281,19 +271,19 @@ class Seat:
         plan means may stand by now, and must not be passed over. One that stood ahead of us
         has just left; it is not looked for.
         """
-        plan = self._plan()
+        plan = self._reasons.plan()
         if plan is None or plan.node in (self._term.node, *ahead):
             return
         if plan.node not in self._term.view.nodes:
             return
-        if plan.node not in self._standing_nodes([each.name for each in place.listing]):
+        if plan.node not in self._reasons.nodes_standing([each.name for each in place.listing]):
             await place.refresh()
 
     # ── leading
 
     async def _lead(self, place: Place) -> None:
         """Hold the seat until it is to be given up; then the candidate is gone too."""
-        self._is_leading, self._candidate_gone = True, False
+        self.word.is_leading, self._candidate_gone = True, False
         self._listing = [each.name for each in place.listing]
         orders = Orders(self._client, self._tree, self.name, self.bell.ring, self._term.say)
         watches = [
@@ -320,11 +310,11 @@ class Seat:
                     if orders.begun is not None and instance.state == "running":
                         await self._answer(orders, place, f"done: epoch {instance.epoch}")
                         continue
-                    stop = self._why_stop()
+                    stop = self._reasons.why_stop(self._program)
                     if stop:
                         await self._stop_instance(stop)
                         continue
-                    self._report_instance(instance)
+                    self.word.say_instance(instance)
                     await self.bell.heard()
                 else:
                     wait, until = self._why_not_start()
@@ -334,19 +324,19 @@ class Seat:
                         await self._answer(orders, place, f"failed: {wait}")
                     elif wait:
                         state = "waiting" if until is None else "backoff"
-                        self._report(state if self._view.desired.run else "stopped", wait)
+                        self._say(state if self._view.desired.run else "stopped", wait)
                         await self.bell.heard(until)
                     else:
                         await self._start(place)
         finally:
-            self._is_leading = False
+            self.word.is_leading = False
             for watch in watches:
                 watch.cancel()
 
     async def _take_order(self, place: Place, orders: Orders) -> None:
         """A restart under the same leadership, or a signal."""
         instance = self.instance
-        epoch = instance.epoch if instance is not None else self._epoch
+        epoch = instance.epoch if instance is not None else self.word.epoch
         why_not = why_not_run(self._term, self._view)
         order = await orders.take(place, epoch, why_not, self._copies())
         if order is None:
@@ -365,7 +355,7 @@ class Seat:
 
     async def _answer(self, orders: Orders, place: Place, outcome: str) -> None:
         instance = self.instance
-        epoch = instance.epoch if instance is not None else self._epoch
+        epoch = instance.epoch if instance is not None else self.word.epoch
         await orders.finish(place, epoch, outcome, self._copies())
 
     def _copies(self) -> int:
@@ -387,7 +377,7 @@ class Seat:
             ring=self.bell.ring,
         )
         if waiting:
-            self._report("waiting", waiting)
+            self._say("waiting", waiting)
             await self.bell.heard(self._clock.boottime() + term.numbers.session / 2)
             return
         newest = term.custody.newest.get(self.name, 0)
@@ -427,10 +417,14 @@ class Seat:
         )
         term.order_start(instance, start)
         handed_at = self._clock.wall()
-        while instance.state == "starting" and not self._why_leave() and not self._why_stop():
+        while (
+            instance.state == "starting"
+            and not self._why_leave()
+            and not self._reasons.why_stop(self._program)
+        ):
             await self.bell.heard()
         if instance.state == "running":
-            self._receipt = receipt(
+            self.word.receipt = receipt(
                 self.name,
                 ground.observed,
                 term.node,
@@ -438,8 +432,8 @@ class Seat:
                 handed_at,
                 self._clock.wall(),
             )
-            if self._receipt:
-                term.say(self._receipt)
+            if self.word.receipt:
+                term.say(self.word.receipt)
 
     async def _stop_instance(self, why: str) -> None:
         """Order the stop and wait for the proof, however long it takes."""
@@ -450,7 +444,7 @@ class Seat:
                 grace = self._spec.stop_grace if self._spec else None
                 grace = self._term.numbers.stop_grace if grace is None else grace
                 self._term.custody.order_stop(instance, grace)
-            self._report("stuck" if instance.state == "stuck" else "stopping", why)
+            self._say("stuck" if instance.state == "stuck" else "stopping", why)
             await self.bell.heard()
 
     async def _after_exit(self, place: Place, instance: Instance) -> None:
@@ -461,11 +455,11 @@ class Seat:
             self._start_at = 0.0
         elif refused is not None and not refused.permanent:
             self._start_at = self._clock.boottime() + self._term.numbers.beat / 2
-            self._report("waiting", f"not started: {refused.why}")
+            self._say("waiting", f"not started: {refused.why}")
         else:
             self._fail(how_it_ended(self._spec, exited, refused), exited)
         if self._why_not_start()[0]:  # else the next start's multi deletes it, or `_release`
-            await self._obliged([place.check_own(), Delete(instance.breadcrumb)])
+            await oblige(self._client, [place.check_own(), Delete(instance.breadcrumb)])
             self._crumb = ""
 
     def _fail(self, what: str, exited: m.Exited | None = None) -> None:
@@ -474,7 +468,7 @@ class Seat:
         self._start_at = self._clock.boottime() + delay
         when = "now" if delay == 0 else f"in {delay:g} s"
         self._term.say(f"{self.name}: {what}; next start {when}")
-        self._report("backoff", f"{what}; next start {when}")
+        self._say("backoff", f"{what}; next start {when}")
 
     async def _release(self, place: Place, why: str, grant: Grant | None) -> None:
         """Give the seat up: breadcrumb, last word and candidate in one transaction; with a
@@ -483,24 +477,14 @@ class Seat:
         ops: list[MultiOp] = [place.check_own()]
         if instance is not None:
             self._term.forget(instance)
-            observed = Observed(
-                epoch=instance.epoch,
-                state="released",
-                node=self._term.node,
-                since=self._clock.wall(),
-                reason=why,
-                noticed_at=self._noticed_at,
-                proved_at=self._clock.wall(),
-            )
-            ops.append(SetData(self._tree.observed(self.name), write(observed)))
+            ops.append(self.word.last(instance, why, self._noticed_at))
         if self._crumb:
             ops.append(Delete(self._crumb))
             self._crumb = ""
-        self._told = ()
-        self.state, self.reason = "waiting", why
+        self.word.given_up(why)
         ops.append(Delete(place.path))
         if grant is None or not await self._granted([*grant.ops(self._tree, self.name), *ops]):
-            await self._obliged(ops)
+            await oblige(self._client, ops)
         await self._step_out(place)
 
     async def _granted(self, ops: list[MultiOp]) -> bool:
@@ -529,53 +513,11 @@ class Seat:
         grant = await read_offer(self._client, self._tree, place, self.name, epoch, self._listing)
         if grant is None:
             return None
-        verdict = lifecycle.accepts(
-            grant.candidate.node,
-            self._plan(),
-            self._term.view.plan.version,
-            grant.candidate.declined,
-            self._standing_nodes([each for each in self._listing if each != place.name]),
-        )
+        others = [each for each in self._listing if each != place.name]
+        verdict = self._reasons.accepts(grant.candidate.node, grant.candidate.declined, others)
         return grant if isinstance(verdict, lifecycle.Accept) else None
 
-    async def _obliged(self, ops: list[MultiOp]) -> None:
-        """Repeat until it is done, or was done, or the session is over."""
-        pause = Pause()
-        while True:
-            try:
-                await self._client.multi(ops)
-                return
-            except (NotSent, FateUnknown):
-                await pause.take()
-            except Refused:
-                break  # done before, or our candidate was deleted by hand: one by one
-        for op in ops:
-            if isinstance(op, Delete):
-                try:
-                    await patient(lambda o=op: self._client.delete(o.path))  # type: ignore[misc]
-                except NoNode:
-                    continue
-
     # ── why
-
-    def _standing(self) -> lifecycle.Stand | lifecycle.StandAside:
-        spec = self._view.spec
-        if spec is None:
-            return lifecycle.StandAside(self._view.problem or "its spec was not read yet")
-        return lifecycle.stands(
-            self._term.node,
-            allowed=spec.nodes,
-            missing=self._missing(),
-            plan=self._plan(),
-            live=self._term.view.nodes,
-        )
-
-    def _missing(self) -> list[str]:
-        return self._term.missing(self._view.spec) if self._view.spec is not None else []
-
-    def _why_stand_down(self) -> str:
-        verdict = self._standing()
-        return verdict.why if isinstance(verdict, lifecycle.StandAside) else ""
 
     def _why_leave(self) -> str:
         """Why the seat is to be given up, or "" to keep it."""
@@ -583,49 +525,24 @@ class Seat:
             return self.leaving
         if self._candidate_gone:
             return "its candidate was deleted by hand"
-        spec = self._view.spec
-        if spec is None and self.instance is None:
-            return self._view.problem  # another node may be able to read it
-        if spec is not None:
-            if not spec.allows(self._term.node):
-                return f"only {', '.join(spec.nodes)} may run it"
-            if self._missing():
-                return f"{self._missing()[0]} does not exist on this node"
-        plan, version = self._plan(), self._term.view.plan.version
-        if plan is None or plan.node == self._term.node or version <= self._accepted_version:
-            return ""
-        stands = plan.node in self._standing_nodes(self._listing)
-        return f"plan {version} gives it to {plan.node}" if stands else ""
-
-    def _why_stop(self) -> str:
-        """Why a running instance is to be stopped, while the seat is kept."""
-        if not self._view.desired.run:
-            return "an operator stopped it"
-        if self._view.spec is not None and self._view.program != self._program:
-            return "its spec has changed"
-        return ""
+        not_here = self._reasons.why_not_here(is_running=self.instance is not None)
+        return not_here or self._reasons.why_abdicate(self._accepted_version, self._listing)
 
     def _why_not_start(self) -> tuple[str, float | None]:
         """(why nothing may start now, until when that holds by itself)."""
         if why := why_not_run(self._term, self._view):
             return why, None
         if self._clock.boottime() < self._start_at:
-            return self.reason, self._start_at
-        if not self._term.is_leased():
-            return "waits for an acknowledged beat", None
-        return "", None
-
-    def _plan(self) -> SeatPlan | None:
-        return self._term.view.plan.seats.get(self.name)
+            return self.word.reason, self._start_at
+        return "" if self._term.is_leased() else "waits for an acknowledged beat", None
 
     # ── small things
 
-    def _standing_nodes(self, listing: Sequence[str]) -> list[str]:
-        nodes = self._term.view.session_nodes()
-        return [nodes[key] for name in listing if (key := name.partition("-")[0]) in nodes]
+    def _say(self, state: str, reason: str) -> None:
+        self.word.say(state, reason, self.instance)
 
     def _owner(self, place: Place) -> str:
-        nodes = self._standing_nodes([each.name for each in place.listing[:1]])
+        nodes = self._reasons.nodes_standing([each.name for each in place.listing[:1]])
         return nodes[0] if nodes else "whoever is ahead"
 
     async def _watch_candidates(self, place: Place) -> None:
@@ -638,33 +555,3 @@ class Seat:
             self.bell.ring()
 
         await follow_children(self._client, election, see)
-
-    def _report_instance(self, instance: Instance) -> None:
-        states = {"stuck": "stuck", "stopping": "stopping", "starting": "starting"}
-        state = states.get(instance.state, "running")
-        self._report(state, instance.why_stopping if state == "stopping" else "")
-
-    def _report(self, state: str, reason: str) -> None:
-        """Say it to operators: in our own state always, in the tree where we lead."""
-        instance = self.instance
-        pid = instance.main if instance is not None else 0
-        epoch = instance.epoch if instance is not None else self._epoch
-        said = (state, reason, pid, epoch, self._is_leading)
-        if said == self._told:
-            return
-        if self.state != state:
-            self._since = self._clock.wall()
-        self._told, self.state, self.reason, self._epoch = said, state, reason, epoch
-        if not self._is_leading:
-            return
-        observed = Observed(
-            epoch=epoch,
-            state=state,
-            node=self._term.node,
-            pid=pid,
-            containment=instance.containment if instance is not None else "",
-            since=self._since,
-            reason=reason,
-            receipt=self._receipt,
-        )
-        self._term.inform(self._tree.observed(self.name), write(observed))

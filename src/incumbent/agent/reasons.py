@@ -1,0 +1,103 @@
+"""Why a seat is stood for or not, kept or given up, started or stopped: the decisions of
+`lifecycle`, put to what this session knows.
+
+Rule of this file: each answer is the sentence that an operator will read, or "" for "nothing
+speaks against it". Nothing is done here, and nothing waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from incumbent.agent import lifecycle
+from incumbent.agent.tree import SeatPlan
+from incumbent.agent.view import ComponentView
+
+if TYPE_CHECKING:
+    from incumbent.agent.term import Term
+
+__all__ = ["Reasons", "why_not_run"]
+
+
+def why_not_run(term: Term, view: ComponentView) -> str:
+    """Why operators would not have it run, or "" if they would."""
+    if view.spec is None:
+        return view.problem
+    if unknown := view.desired_problem or term.view.control_problem:
+        return unknown
+    if not view.desired.run:
+        return "an operator stopped it"
+    return "the cluster is paused" if term.view.control.paused else ""
+
+
+class Reasons:
+    """Of one seat, within one session."""
+
+    def __init__(self, term: Term, name: str, view: ComponentView) -> None:
+        self._term = term
+        self._name = name
+        self._view = view
+
+    def standing(self) -> lifecycle.Stand | lifecycle.StandAside:
+        spec = self._view.spec
+        if spec is None:
+            return lifecycle.StandAside(self._view.problem or "its spec was not read yet")
+        return lifecycle.stands(
+            self._term.node,
+            allowed=spec.nodes,
+            missing=self.missing(),
+            plan=self.plan(),
+            live=self._term.view.nodes,
+        )
+
+    def missing(self) -> list[str]:
+        """Files that this node would need."""
+        return self._term.missing(self._view.spec) if self._view.spec is not None else []
+
+    def why_stand_down(self) -> str:
+        verdict = self.standing()
+        return verdict.why if isinstance(verdict, lifecycle.StandAside) else ""
+
+    def accepts(
+        self, node: str, declined: int, listing: Sequence[str]
+    ) -> lifecycle.Accept | lifecycle.Decline:
+        """Whether `node` takes the seat if it is first among the candidates of `listing`."""
+        plan = self._term.view.plan
+        return lifecycle.accepts(
+            node, self.plan(), plan.version, declined, self.nodes_standing(listing)
+        )
+
+    def why_not_here(self, is_running: bool) -> str:
+        """Why this node must not have it, whoever else could."""
+        spec = self._view.spec
+        if spec is None:
+            return "" if is_running else self._view.problem  # another node may be able to read it
+        if not spec.allows(self._term.node):
+            return f"only {', '.join(spec.nodes)} may run it"
+        missing = self.missing()
+        return f"{missing[0]} does not exist on this node" if missing else ""
+
+    def why_abdicate(self, accepted: int, listing: Sequence[str]) -> str:
+        """A newer plan than the one under which it was accepted gives it to one that stands."""
+        plan, version = self.plan(), self._term.view.plan.version
+        if plan is None or plan.node == self._term.node or version <= accepted:
+            return ""
+        stands = plan.node in self.nodes_standing(listing)
+        return f"plan {version} gives it to {plan.node}" if stands else ""
+
+    def why_stop(self, program: str) -> str:
+        """Why what runs, which is `program`, is to be stopped while the seat is kept."""
+        if not self._view.desired.run:
+            return "an operator stopped it"
+        if self._view.spec is not None and self._view.program != program:
+            return "its spec has changed"
+        return ""
+
+    def plan(self) -> SeatPlan | None:
+        return self._term.view.plan.seats.get(self._name)
+
+    def nodes_standing(self, listing: Sequence[str]) -> list[str]:
+        """Whose candidates these are, of the nodes that live."""
+        nodes = self._term.view.session_nodes()
+        return [nodes[key] for name in listing if (key := name.partition("-")[0]) in nodes]
