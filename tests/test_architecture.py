@@ -32,15 +32,17 @@ LAYERS: dict[str, set[str]] = {
     "server": GROUND | {"parent"},
     "client": GROUND,
     "recipes": GROUND | {"client"},
-    "aio": GROUND | {"client", "recipes"},
+    "work": GROUND | {"client", "recipes"},
+    "aio": GROUND | {"client", "recipes", "work"},
     "portal": {"errors"},
     "blocking": GROUND | {"client", "recipes", "portal"},
     "blocking_locks": GROUND | {"client", "recipes", "portal", "blocking"},
     "blocking_items": GROUND | {"client", "recipes", "portal", "blocking"},
     "blocking_views": GROUND | {"client", "recipes", "portal", "blocking"},
+    "blocking_work": GROUND | {"client", "recipes", "work", "portal", "blocking"},
     "sync": GROUND
-    | {"client", "recipes", "portal", "aio"}
-    | {"blocking", "blocking_locks", "blocking_items", "blocking_views"},
+    | {"client", "recipes", "work", "portal", "aio"}
+    | {"blocking", "blocking_locks", "blocking_items", "blocking_views", "blocking_work"},
     "__init__": {"sync", "aio", "errors"},
     "guardian": GROUND,
     "toml_file": {"errors"},
@@ -75,6 +77,7 @@ PURE = (
     "recipes/line",
     "recipes/round",
     "recipes/picture",
+    "work/records",
     "guardian/table",
     "guardian/messages",
     "guardian/actions",

@@ -42,6 +42,7 @@ from incumbent.recipes.rwlock import ReadWriteLock
 from incumbent.recipes.semaphore import Semaphore
 from incumbent.recipes.value import Value
 from incumbent.wire import Request, WatchEvent
+from incumbent.work import Work
 
 __all__ = ["Connecting", "Zk", "connect", "tls_context"]
 
@@ -345,6 +346,35 @@ class Zk(Verbs):
     def cache(self, path: str) -> Cache:
         """The tree at and below `path` in memory: `async with zk.cache(path) as cache`."""
         return Cache(self.client, path, log=self._ledger.log)
+
+    def work(
+        self,
+        path: str,
+        *,
+        lag: float = 1.0,
+        keep_done: float = 600.0,
+        grace: float | None = None,
+    ) -> Work:
+        """Items of work at `path` that are done once: `async with zk.work(path) as work`, then
+        `async for claim in work.claims(ids)`.
+
+        lag        seconds by which any copy of the database may be behind, from which somebody
+                   reads whether an item is done. A claim is lost that long before its session
+                   could be over, and one whose handler failed stands for that long after it
+        keep_done  seconds for which a done item is remembered: longer than anybody holds a list
+                   of items that he has read, at least twice the lag
+        grace      seconds that a handler has to end in once its claim is lost; default a tenth of
+                   the session timeout, and never less than the lag
+        """
+        return Work(
+            self.client,
+            self._ledger,
+            path,
+            lag=lag,
+            keep_done=keep_done,
+            grace=grace,
+            rng=self._rng,
+        )
 
     def contenders(self, path: str, *, dialect: str | None = "ours") -> Queue:
         """The contenders at `path`, for recipes of one's own."""

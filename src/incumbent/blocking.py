@@ -49,7 +49,7 @@ HoldT = TypeVar("HoldT", bound="Hold | None")
 class Lost:
     """Set when a hold is over; `error` then says why. For any thread."""
 
-    def __init__(self, hold: holds.Hold) -> None:
+    def __init__(self, hold: holds.Guarding) -> None:
         self._hold = hold
         self._event = threading.Event()
 

@@ -22,12 +22,14 @@ Rule of this file: what a caller must do differently has a different type; above
     ├── ConnectTimeout           with what each address answered
     ├── HoldLost                 a hold is no longer believed
     │   ├── LockLost
+    │   ├── ClaimLost
     │   └── Deposed
     │       └── Abdicated        by our own choice
     ├── LockTimeout              not acquired within `timeout`
     ├── BarrierTimeout           not all came within `timeout`
     ├── BrokenBarrier            one of those inside was lost: nobody leaves as agreed
     ├── NameTaken                another session has a member's name
+    ├── Taken                    an item of work is somebody's, done, parked or not due
     ├── QueueExhausted           a sequence counter near its end
     ├── MalformedValue           a znode holds something else than the recipe keeps there
     ├── MixedDialects            a directory that two dialects order differently
@@ -55,6 +57,7 @@ __all__ = [
     "BadVersion",
     "BarrierTimeout",
     "BrokenBarrier",
+    "ClaimLost",
     "ConnectTimeout",
     "Deposed",
     "FateUnknown",
@@ -90,6 +93,7 @@ __all__ = [
     "SettingMissing",
     "SpecError",
     "SpecErrors",
+    "Taken",
     "TooLarge",
     "Unimplemented",
     "WireError",
@@ -335,6 +339,12 @@ class LockLost(HoldLost):
     noun = "lock"
 
 
+class ClaimLost(HoldLost):
+    """A claim on an item of work; `path` is the item's record."""
+
+    noun = "claim"
+
+
 class Deposed(HoldLost):
     noun = "leadership"
 
@@ -408,6 +418,29 @@ class NameTaken(IncumbentError):
             f"{self.path}: still a member of session {self.session_id:#x} after {self.timeout:g} s; "
             "wait for longer than a session timeout, or take another name"
         )
+
+
+class Taken(IncumbentError):
+    """An item of work that we cannot begin; nothing was changed.
+
+    `standing` says how it stands with it: "claimed" by another session, "done", "parked" after
+    too many failures, or "waiting" for its time. `item` is its name, `path` the work's.
+    """
+
+    def __init__(self, path: str, item: str, standing: str) -> None:
+        self.path = path
+        self.item = item
+        self.standing = standing
+        super().__init__(path, item, standing)
+
+    def __str__(self) -> str:
+        says = {
+            "claimed": "somebody works on it now; leave it to them",
+            "done": "it is done; leave it out of your list",
+            "parked": "it failed too often; `incumbent work parked` says why, `incumbent work retry` frees it",
+            "waiting": "its time has not come; try later",
+        }
+        return f"{self.path}: item {self.item!r}: {says.get(self.standing, self.standing)}"
 
 
 class QueueExhausted(IncumbentError):

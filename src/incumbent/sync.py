@@ -48,6 +48,7 @@ from incumbent.blocking_items import (
 )
 from incumbent.blocking_locks import MultiLock, ReadWriteLock, Semaphore
 from incumbent.blocking_views import Cache, Election, Group
+from incumbent.blocking_work import Claim, Work
 from incumbent.client import Passport, State, Watcher
 from incumbent.portal import Portal, portal
 from incumbent.recipes import lock as locks
@@ -66,6 +67,7 @@ from incumbent.wire import (
 __all__ = [
     "Barrier",
     "Cache",
+    "Claim",
     "Counter",
     "DoubleBarrier",
     "Election",
@@ -81,6 +83,7 @@ __all__ = [
     "Semaphore",
     "Transaction",
     "Value",
+    "Work",
     "Zk",
     "connect",
 ]
@@ -398,3 +401,13 @@ class Zk:
 
     def cache(self, path: str) -> Cache:
         return Cache(self._portal, self._zk.cache(path))
+
+    def work(
+        self,
+        path: str,
+        *,
+        lag: float = 1.0,
+        keep_done: float = 600.0,
+        grace: float | None = None,
+    ) -> Work:
+        return Work(self._portal, self._zk.work(path, lag=lag, keep_done=keep_done, grace=grace))

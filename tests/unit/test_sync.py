@@ -19,7 +19,16 @@ import pytest
 from tests.waiting import wait_until
 
 import incumbent
-from incumbent import aio, blocking, blocking_items, blocking_locks, blocking_views, client, sync
+from incumbent import (
+    aio,
+    blocking,
+    blocking_items,
+    blocking_locks,
+    blocking_views,
+    blocking_work,
+    client,
+    sync,
+)
 from incumbent.client import State, events
 from incumbent.errors import (
     ConnectTimeout,
@@ -46,6 +55,7 @@ from incumbent.recipes import (
 )
 from incumbent.server import MemoryStore, Server
 from incumbent.wire import Acl, Check, EventType, GetData, WatchEvent
+from incumbent.work import claim, work
 
 
 class Background:
@@ -88,6 +98,9 @@ def session(background: Background, **more: Any) -> Iterator[sync.Zk]:
         yield zk
 
 
+CLAIM_INSIDE = {"begin", "begun", "belongs_to", "end", "is_believed", "is_session_over", "lease"}
+CLAIM_INSIDE |= {"leave", "look", "session_id", "why_not", "znode"}
+
 PAIRS = [
     (aio.Zk, sync.Zk, {"client", "contenders", "root", "submit"}),
     (events.Events, blocking.Events, {"put"}),
@@ -111,6 +124,8 @@ PAIRS = [
     (group.Group, blocking_views.Group, set()),
     (group.Rosters, blocking_views.Rosters, set()),
     (membership.Membership, blocking_views.Membership, {"joined", "leave", "leaving"}),
+    (claim.Claim, blocking_work.Claim, CLAIM_INSIDE),
+    (work.Work, blocking_work.Work, {"leave", "take"}),
     (cache.Cache, blocking_views.Cache, {"listen"}),
     (cache.Changes, blocking_views.Changes, set()),
 ]

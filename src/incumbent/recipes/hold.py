@@ -16,7 +16,7 @@ import math
 from collections.abc import Sequence
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from incumbent.client import transaction
 from incumbent.errors import (
@@ -35,7 +35,7 @@ from incumbent.wire import MultiResult
 if TYPE_CHECKING:
     from incumbent.recipes.place import Place
 
-__all__ = ["Hold", "Scope", "Transaction"]
+__all__ = ["Guarding", "Hold", "Scope", "Transaction"]
 
 _LATE = "no beat was acknowledged in time, the session may end soon"
 
@@ -251,7 +251,24 @@ class Hold:
             )
 
 
-class Scope:
+class Guarding(Protocol):
+    """What a scope needs of what guards its block."""
+
+    lost: Latch
+
+    async def begin(self) -> None: ...
+
+    def belongs_to(self, owner: object) -> None: ...
+
+    def look(self) -> None: ...
+
+    def end(self) -> None: ...
+
+
+HeldT = TypeVar("HeldT", bound=Guarding)
+
+
+class Scope(Generic[HeldT]):
     """`async with` around what a hold guards: cancelled when it is lost, like `asyncio.timeout`.
 
     Leaving the block of a lost hold raises its error: instead of the cancellation made here, of
@@ -259,12 +276,12 @@ class Scope:
     any other exception of the block stays itself.
     """
 
-    def __init__(self, hold: Hold) -> None:
+    def __init__(self, hold: HeldT) -> None:
         self._hold = hold
         self._interrupt: asyncio.Handle | None = None
         self._is_interrupted = False
 
-    async def __aenter__(self) -> Hold:
+    async def __aenter__(self) -> HeldT:
         task = asyncio.current_task()
         assert task is not None, "a hold is taken inside a task"
         await self._hold.begin()

@@ -195,7 +195,7 @@ class Place:
         if all(contender.name != self.name for contender in self.listing):
             self.gone.set(NoNode(self.path))
 
-    def hold(self, *, grace: float | None = None, error: type[HoldLost] = LockLost) -> Scope:
+    def hold(self, *, grace: float | None = None, error: type[HoldLost] = LockLost) -> Scope[Hold]:
         """What being first is worth: `async with place.hold() as hold`. See `Scope`."""
         return Scope(Hold(self, grace=grace, error=error))
 
