@@ -57,6 +57,7 @@ class Leading(Errand):
 
     def has(self, place: Place) -> None:
         self._role.play(f"{place.name} is the leader")
+        place.tell_next()
 
     def loses(self, place: Place, why: str) -> None:
         if self._role.lasts:

@@ -61,18 +61,24 @@ class Offering:
         nonce = self._offer.breadcrumb.nonce
         return nonce if self._new_offer(nonce) == self._offer else ""
 
-    def look(self) -> asyncio.Future[Ground]:
-        """Read what a start stands on. As a start is written over the version that was read, it
-        does not matter how long ago that was."""
+    def look(self) -> None:
+        """Begin to read what a start stands on, if that is not under way. As a start is written
+        over the version that was read, it does not matter how long ago that was."""
+        if self._ground is None:
+            self._ground = self._look()
+
+    def _look(self) -> asyncio.Future[Ground]:
         nonce = self._offer.breadcrumb.nonce if self._offer and self.may_be_granted else ""
         reading = read_ground(self._term.client, self._term.tree, self._name, nonce)
-        self._ground = asyncio.ensure_future(reading)
-        self._ground.add_done_callback(take_outcome)
-        return self._ground
+        looking = asyncio.ensure_future(reading)
+        looking.add_done_callback(take_outcome)
+        return looking
 
     async def ground(self) -> Ground:
         """As looked at before, or now. Once only."""
-        reading, self._ground = self._ground or self.look(), None
+        self.look()
+        reading, self._ground = self._ground, None
+        assert reading is not None
         ground = await reading
         self.may_be_granted = False
         return ground

@@ -365,6 +365,7 @@ class Seat:
         """Prove every earlier instance dead, write the new epoch, order the start."""
         spec, term = self._view.spec, self._term
         assert spec is not None
+        ready = await self._ready(spec)
         ground = await self._offering.ground()
         waiting = await why_wait(
             self._client,
@@ -386,12 +387,11 @@ class Seat:
             if ground.epoch <= newest or ground.granted != self._offering.nonce():
                 return  # and read it again: that start is not the one that we would make
         epoch = ground.epoch if ground.granted else max(ground.epoch, newest) + 1
-        try:
-            start = term.start_of(spec, self.name, epoch)
-            crumb = term.breadcrumb_of(spec, epoch, ground.granted or term.nonce())
-        except (NumbersDontFit, SpecErrors) as error:
-            self._fail(str(error))
+        if not isinstance(ready, m.Start):
+            self._fail(str(ready))
             return
+        start = term.numbered(ready, epoch)
+        crumb = term.breadcrumb_of(spec, epoch, ground.granted or term.nonce())
         if not ground.granted:
             checks = (
                 place.check_own(),
@@ -417,6 +417,7 @@ class Seat:
         )
         term.order_start(instance, start)
         handed_at = self._clock.wall()
+        place.tell_next()
         while (
             instance.state == "starting"
             and not self._why_leave()
@@ -434,6 +435,18 @@ class Seat:
             )
             if self.word.receipt:
                 term.say(self.word.receipt)
+
+    async def _ready(self, spec: Spec) -> m.Start | IncumbentError:
+        """The order to start it, yet without its epoch; or why this node cannot. It takes as long
+        as a round trip, and is made during one: what the start stands on is asked for first.
+        """
+        self._offering.look()
+        await asyncio.sleep(0)
+        self._client.flush()
+        try:
+            return self._term.start_of(spec, self.name)
+        except (NumbersDontFit, SpecErrors) as error:
+            return error
 
     async def _stop_instance(self, why: str) -> None:
         """Order the stop and wait for the proof, however long it takes."""

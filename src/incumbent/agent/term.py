@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from incumbent.agent.instance import Instance
@@ -157,14 +158,16 @@ class Term:
 
         self.client.submit(SetData(path, data)).add_done_callback(written)
 
-    def start_of(self, spec: Spec, seat: str, epoch: int) -> m.Start:
-        """The order to start this. Raises `NumbersDontFit`, `SpecErrors`: this node cannot."""
+    def start_of(self, spec: Spec, seat: str) -> m.Start:
+        """The order to start this, to be `numbered`. Raises `NumbersDontFit`, `SpecErrors`: this
+        node cannot.
+        """
         numbers = self._numbers_for(spec)
-        launched = self._agent.host.launch(spec, seat, self.node, epoch)
+        launched = self._agent.host.launch(spec, seat, self.node, 0)
         return m.Start(
             generation=self.generation,
             seat=seat,
-            epoch=epoch,
+            epoch=0,
             soft=numbers.soft,
             hard=numbers.hard,
             argv=launched.argv,
@@ -173,8 +176,16 @@ class Term:
             stop_signal=spec.stop_signal,
             stop_grace=numbers.stop_grace,
             containment=self.containment(spec),
-            breadcrumb=self.tree.breadcrumb(seat, epoch),
             log=self._agent.host.log_path(seat),
+        )
+
+    def numbered(self, start: m.Start, epoch: int) -> m.Start:
+        """The same start as that of `epoch`."""
+        return replace(
+            start,
+            epoch=epoch,
+            env={**start.env, "INCUMBENT_EPOCH": str(epoch)},
+            breadcrumb=self.tree.breadcrumb(start.seat, epoch),
         )
 
     def breadcrumb_of(self, spec: Spec, epoch: int, nonce: str) -> Breadcrumb:

@@ -128,16 +128,18 @@ class _Guardian:
     def handle_all(self) -> None:
         while self.events and self.code is None:
             event = self.events.popleft()
-            self.say(self.tell(event))
-            self.carry_out(self.table.handle(event, kernel.boottime()))
+            self.carry_out(self.table.handle(event, kernel.boottime()), event)
             if isinstance(event, a.TreeEmpty | a.SpawnFailed):
                 self.forget_log(event.seat, event.epoch)
         self.timer.set(min(self.wake, self.look_at, self.closer_by, self.spare_at))
 
-    def carry_out(self, actions: Sequence[a.Action]) -> None:
+    def carry_out(self, actions: Sequence[a.Action], event: a.Event | None = None) -> None:
+        """And say it, afterwards: an agent waits for what is done, nobody for what is said."""
         for action in actions:
-            self.say(self.tell(action))
             a.carry_out(action, self)
+        for each in (event, *actions):
+            if each is not None:
+                self.say(self.tell(each))
 
     # ── what the selector says
 

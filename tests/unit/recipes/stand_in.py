@@ -27,6 +27,7 @@ from incumbent.wire import (
     KeeperState,
     Multi,
     Request,
+    SetData,
     Stat,
     WatchEvent,
 )
@@ -113,6 +114,10 @@ class StandIn:
                 if request.path not in self.znodes:
                     raise NoNode(request.path)
                 return self.znodes[request.path]
+            case SetData() if request.path in self.znodes:
+                self.znodes[request.path] = (request.data, self.znodes[request.path][1])
+                self.fire(request.path, EventType.CHANGED)
+                return self.znodes[request.path][1]
             case GetChildren():
                 inside = request.path + "/"
                 return [path[len(inside) :] for path in self.znodes if path.startswith(inside)]

@@ -101,6 +101,24 @@ async def test_with_two_ahead_the_nearest_ones_end_is_no_grant_and_nobody_beats(
     assert client.beating == []
 
 
+async def test_whoever_is_first_for_long_lets_the_one_behind_know_that_it_is_next() -> None:
+    client = StandIn()
+    place = standing(client, A, B)
+    waiting = asyncio.create_task(place.first())
+    await wait_for(client, B)
+    client.remove(f"/q/{A}")
+    theirs = Place(place.ledger, "/q", OURS, f"/q/{B}", client.znodes[f"/q/{B}"][1], b"")
+
+    theirs.tell_next()
+    await eventually(lambda: client.beating == [f"/q/{US}"])
+    await wait_for(client, B)
+    read_before = listings(client)
+    client.remove(f"/q/{B}")
+    await asyncio.wait_for(waiting, 1)
+
+    assert listings(client) == read_before, "its turn came without a round trip"
+
+
 async def test_a_predecessor_that_left_before_it_could_be_watched_is_no_grant_by_itself() -> None:
     client = StandIn()
     place = standing(client, A)
