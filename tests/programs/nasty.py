@@ -11,6 +11,7 @@ from __future__ import annotations
 import fcntl
 import os
 import signal
+import socket
 import sys
 import time
 from pathlib import Path
@@ -45,6 +46,14 @@ def breed(pause: float) -> None:
             os._exit(0)
         os.setsid()
         time.sleep(pause)
+
+
+def speak(*words: str) -> None:
+    """As systemd's sd_notify does."""
+    address = os.environ["NOTIFY_SOCKET"]
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+        for word in words:
+            sock.sendto(word.encode(), address.replace("@", "\0", 1))
 
 
 def ready() -> None:
@@ -93,6 +102,26 @@ def main() -> None:
         sys.exit(int(sys.argv[4]))
     elif kind == "says":
         print(sys.argv[4], flush=True)
+        ready()
+        sleep_for_ever()
+    elif kind == "speaks":
+        speak(*sys.argv[4:])
+        ready()
+        sleep_for_ever()
+    elif kind == "daughter-speaks":
+        if os.fork() == 0:
+            os.setsid()
+            speak(*sys.argv[4:])
+            sleep_for_ever()
+        ready()
+        sleep_for_ever()
+    elif kind == "chatters":
+        ready()
+        while True:
+            speak("WATCHDOG=1\nSTATUS=chatter", "nonsense", "=\0\n=")
+    elif kind == "writes-a-line":
+        os.write(int(sys.argv[4]), sys.argv[5].encode())
+        os.close(int(sys.argv[4]))
         ready()
         sleep_for_ever()
     elif kind == "tells":

@@ -39,7 +39,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
-from incumbent.guardian.messages import FromAgent, FromGuardian, Start
+from incumbent.guardian.messages import FromAgent, FromGuardian, Start, Told
 
 __all__ = [
     "Action",
@@ -53,6 +53,7 @@ __all__ = [
     "LinkClosed",
     "MainExited",
     "ProcessTable",
+    "ProgramTold",
     "Reap",
     "Received",
     "RunCloser",
@@ -135,6 +136,13 @@ class MainExited:
 
 
 @dataclass(frozen=True, slots=True)
+class ProgramTold:
+    """What a program said of itself. After SeatStarted, any number of times."""
+
+    told: Told
+
+
+@dataclass(frozen=True, slots=True)
 class TreeEmpty:
     """Proof that no process of the tree lives."""
 
@@ -168,6 +176,7 @@ Event: TypeAlias = (
     | SeatStarted
     | SpawnFailed
     | MainExited
+    | ProgramTold
     | TreeEmpty
     | ShutdownAsked
     | CloserFinished

@@ -14,6 +14,7 @@ Rule of this file: `TreeEmpty` is made here and only from such a proof.
 from __future__ import annotations
 
 import errno
+import json
 import math
 import os
 import socket
@@ -25,13 +26,14 @@ from incumbent.guardian import kernel
 from incumbent.guardian.actions import (
     Event,
     MainExited,
+    ProgramTold,
     SeatStarted,
     SpawnFailed,
     SpawnSeat,
     TreeEmpty,
 )
 from incumbent.guardian.first import Job, be_first
-from incumbent.guardian.messages import Start
+from incumbent.guardian.messages import Start, Told
 from incumbent.guardian.page import DeadlinePage
 
 __all__ = ["CONTAINMENTS", "PERMANENT", "Tree", "probe"]
@@ -140,6 +142,9 @@ class Tree:
                 status, signo, left = (int(each) for each in rest.split())
                 ended = (None, signo, left) if signo else (status, None, left)
                 events.append(MainExited(self.seat, self.epoch, *ended))
+            elif word == "told":
+                told = Told(seat=self.seat, epoch=self.epoch, **json.loads(rest))
+                events.append(ProgramTold(told))
             elif word == "empty":
                 self._is_swept = True
 

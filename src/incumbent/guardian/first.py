@@ -8,7 +8,8 @@ deadline is read anew from the shared page at every wake, by a timer of CLOCK_BO
 holds when guardian and agent are frozen or when the machine was suspended.
 
 On the channel, to the guardian: `main` (sent by main itself, before exec: the kernel adds its
-pid), `up`, `failed <errno> <why>`, `ended <code> <signal> <left>`, `empty` (swept only).
+pid), `up`, `failed <errno> <why>`, `told <json>` (what the program says of itself, see `ear`),
+`ended <code> <signal> <left>`, `empty` (swept only).
 From the guardian: `signal <number>` (to main), `look` (at the page), `kill`.
 
 Rule of this file: whatever goes wrong, the way out is `_end`, which leaves nobody alive.
@@ -16,6 +17,8 @@ Rule of this file: whatever goes wrong, the way out is `_end`, which leaves nobo
 
 from __future__ import annotations
 
+import fcntl
+import json
 import os
 import select
 import signal
@@ -26,6 +29,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from incumbent.guardian import kernel
+from incumbent.guardian.ear import Ear
 from incumbent.guardian.messages import Start
 
 __all__ = ["Job", "be_first"]
@@ -74,6 +78,7 @@ class _First:
         self.job = job
         self.main = 0
         self.wake_read = self.exec_read = -1
+        self.ear: Ear
 
     def prepare(self) -> None:
         job = self.job
@@ -100,6 +105,7 @@ class _First:
             signal.signal(signo, _only_wake)
         for signo in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
             signal.signal(signo, signal.SIG_IGN)
+        self.ear = Ear(job.start, is_sealed=job.is_sealed)
 
     def wipe(self) -> None:
         """It takes longer than all the rest: where only root could look, main need not wait."""
@@ -109,8 +115,9 @@ class _First:
         self.exec_read, exec_write = os.pipe()
         self.main = os.fork()
         if self.main == 0:
-            _be_main(self.job, exec_write)
+            _be_main(self.job, self.ear, exec_write)
         os.close(exec_write)
+        self.ear.keep_only_ours()
         if self.job.output is not None:
             os.close(self.job.output)
 
@@ -118,13 +125,14 @@ class _First:
         """Until it is time to end."""
         timer = kernel.BoottimeTimer()
         poll = select.poll()
-        for fd in (self.wake_read, self.exec_read, timer.fd, self.job.channel.fileno()):
+        own = (self.wake_read, self.exec_read, timer.fd, self.job.channel.fileno())
+        for fd in (*own, *self.ear.descriptors()):
             poll.register(fd, select.POLLIN)
         while True:
             deadline = self.job.deadline()
             if kernel.boottime() >= deadline:
                 return
-            timer.set(deadline)
+            timer.set(min(deadline, self.ear.words.due_at()) if self.exec_read < 0 else deadline)
             ready = {fd for fd, _ in poll.poll()}
             if timer.fd in ready:
                 timer.clear()
@@ -132,6 +140,11 @@ class _First:
                 poll.unregister(self.exec_read)
                 if not self.report_exec():
                     return
+            ended = self.ear.hear(ready)
+            if ended is not None:
+                poll.unregister(ended)
+            if self.exec_read < 0:
+                self.pass_words_on()
             if self.job.channel.fileno() in ready and not self.obey():
                 return
             if self.wake_read in ready and not self.reap():
@@ -144,6 +157,12 @@ class _First:
         self.exec_read = -1
         self.say(f"failed {failure}" if failure else "up")
         return not failure
+
+    def pass_words_on(self) -> None:
+        """What the program has said of itself; not before the word that it was executed."""
+        said = self.ear.words.passed_on(kernel.boottime())
+        if said:
+            self.say("told " + json.dumps(said))
 
     def obey(self) -> bool:
         """Carry out one order; False: end."""
@@ -161,6 +180,7 @@ class _First:
         """Collect the dead; False: main is among them, or the guardian died."""
         if _GUARDIAN_DIED in os.read(self.wake_read, 4096):
             return False
+        self.look_if_frozen()
         while True:
             try:
                 found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -174,6 +194,17 @@ class _First:
                 self.report_end(found.si_code == os.CLD_EXITED, found.si_status)
                 return False
             os.waitid(os.P_PID, found.si_pid, os.WEXITED)
+
+    def look_if_frozen(self) -> None:
+        """Was main stopped by a signal, or continued? It is ours: the kernel tells us alone."""
+        while True:
+            try:
+                found = os.waitid(os.P_PID, self.main, os.WSTOPPED | os.WCONTINUED | os.WNOHANG)
+            except ChildProcessError:
+                return
+            if found is None:
+                return
+            self.ear.words.add(frozen=found.si_code != os.CLD_CONTINUED)
 
     def report_end(self, exited: bool, status: int) -> None:
         seen = sum(not each.is_dead for each in kernel.descendants([os.getpid()]))
@@ -199,7 +230,7 @@ class _First:
         os._exit(0)
 
 
-def _be_main(job: Job, exec_write: int) -> NoReturn:
+def _be_main(job: Job, ear: Ear, exec_write: int) -> NoReturn:
     """In the program's own process: everything up to exec."""
     try:
         if not job.is_sealed:
@@ -212,10 +243,16 @@ def _be_main(job: Job, exec_write: int) -> NoReturn:
             os.dup2(job.output, 1)
             os.dup2(job.output, 2)
         kernel.reset_signals()
+        if job.start.ready_fd is not None:
+            if exec_write == job.start.ready_fd:
+                exec_write = fcntl.fcntl(exec_write, fcntl.F_DUPFD_CLOEXEC, exec_write + 1)
+            os.dup2(ear.line_write, job.start.ready_fd)
+            os.set_inheritable(job.start.ready_fd, True)
         os.chdir(job.start.cwd)
         if kernel.boottime() >= min(job.soft_at, job.deadline()):
             raise OSError(0, "its soft deadline has passed")
-        os.execvpe(job.start.argv[0], job.start.argv, job.start.env)
+        env = {**job.start.env, **ear.environment}
+        os.execvpe(job.start.argv[0], job.start.argv, env)
     except BaseException as error:
         os.write(exec_write, _why(error, job.start).encode(errors="replace")[:4000])
     finally:

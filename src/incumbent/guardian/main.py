@@ -377,6 +377,8 @@ class _Guardian:
         """The children that we made. Others are orphans of a swept tree, or of our agent, or,
         as PID 1, of anybody."""
         pids = {self.agent_pid, self.closer_pid, *self.helpers}
+        if self.spare is not None:
+            pids.add(self.spare.pid)
         pids.update(log.pid for log in self.logs.values())
         pids.update(tree.pid for tree in self.trees.values())
         return pids

@@ -44,6 +44,7 @@ __all__ = [
     "Stop",
     "Stopping",
     "Stuck",
+    "Told",
     "Welcome",
     "decode",
     "encode",
@@ -96,7 +97,12 @@ class Lease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """Start a seat's program under a new epoch, once its breadcrumb is written."""
+    """Start a seat's program under a new epoch, once its breadcrumb is written.
+
+    `notify`, `ready_fd`: listen to what it says of itself (`ear.py`). A hook or a check of a seat
+    is a tree of its own, named SEAT!NAME and counted by itself: `beside` is the epoch of the
+    seat that it works for, `limit` how many seconds it may live.
+    """
 
     tag: ClassVar[str] = "START"
     generation: int
@@ -112,6 +118,10 @@ class Start:
     containment: str = "sealed"
     breadcrumb: str | None = None
     log: str | None = None
+    notify: bool = False
+    ready_fd: int | None = None
+    beside: int | None = None
+    limit: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +179,8 @@ class SeatReport:
 
     `state`: starting, running, stopping, killing, stuck or empty (proven; its breadcrumb
     may still be in the tree). `pid` is 0 once the process is reaped. `exited` is the
-    EXITED that an earlier agent may have missed. `main`: as in STARTED.
+    EXITED that an earlier agent may have missed. `main`: as in STARTED. `told`: all that the
+    program has said of itself so far. `beside`: as in START.
     """
 
     seat: str
@@ -182,6 +193,8 @@ class SeatReport:
     uptime: float = 0.0
     exited: Exited | None = None
     main: int = 0
+    told: Told | None = None
+    beside: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,6 +234,25 @@ class Refused:
     epoch: int
     why: str
     permanent: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What the program says of itself: that it is ready, alive, hung, about to end; that it needs
+    `extend` seconds more from now; how it is. `frozen`: its main process was stopped by a signal
+    (True), or continued (False); the kernel says that. What was not said is as by default.
+    """
+
+    tag: ClassVar[str] = "TOLD"
+    seat: str
+    epoch: int
+    ready: bool = False
+    alive: bool = False
+    hung: bool = False
+    stopping: bool = False
+    extend: float = 0.0
+    status: str | None = None
+    frozen: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -287,7 +319,7 @@ class Shutdown:
 
 FromAgent: TypeAlias = Hello | Session | Alive | Lease | Start | Stop | Signal | Seen | Paused | Bye
 FromGuardian: TypeAlias = (
-    Welcome | Started | Refused | Stopping | Exited | Empty | Stuck | LeaseAck | Shutdown
+    Welcome | Started | Refused | Told | Stopping | Exited | Empty | Stuck | LeaseAck | Shutdown
 )
 Message: TypeAlias = FromAgent | FromGuardian
 
@@ -323,6 +355,10 @@ def decode(line: bytes) -> Message:
         raise RemoteWireError("START: expected soft >= hard >= 0")
     if isinstance(message, Start) and not message.argv:
         raise RemoteWireError("START: argv: expected a program")
+    if isinstance(message, Start) and (message.beside is None) != ("!" not in message.seat):
+        raise RemoteWireError("START: beside: expected for SEAT!NAME, and for nothing else")
+    if isinstance(message, Start) and message.beside is not None and message.limit is None:
+        raise RemoteWireError("START: limit: expected for SEAT!NAME")
     return message
 
 
@@ -350,7 +386,7 @@ def _plain(record: Any) -> dict[str, Any]:
 
 
 def _plain_value(value: Any) -> Any:
-    if isinstance(value, SeatReport | Exited):
+    if isinstance(value, SeatReport | Exited | Told):
         return _plain(value)
     if isinstance(value, tuple):
         return [_plain_value(each) for each in value]
@@ -408,21 +444,25 @@ def _seats(where: str, value: Any) -> tuple[SeatReport, ...]:
     return tuple(_build(SeatReport, where, each) for each in value)
 
 
-def _exited(where: str, value: Any) -> Exited:
-    if not isinstance(value, dict):
-        raise RemoteWireError(f"{where}: expected an object")
-    built: Exited = _build(Exited, where, value)
-    return built
+def _record(kind: Any) -> Callable[[str, Any], Any]:
+    def read(where: str, value: Any) -> Any:
+        if not isinstance(value, dict):
+            raise RemoteWireError(f"{where}: expected an object")
+        return _build(kind, where, value)
+
+    return read
 
 
 _text = _exactly("text", str)
 _integer = _exactly("an integer", int)
+_boolean = _exactly("true or false", bool)
 _object = _exactly("an object", dict)
 
 _READERS: Mapping[str, Callable[[str, Any], Any]] = {
     "int": _integer,
     "str": _text,
-    "bool": _exactly("true or false", bool),
+    "bool": _boolean,
+    "bool | None": _optional(_boolean),
     "float": _number,
     "int | None": _optional(_integer),
     "str | None": _optional(_text),
@@ -432,7 +472,8 @@ _READERS: Mapping[str, Callable[[str, Any], Any]] = {
     "Mapping[str, Any]": _object,
     "Mapping[str, Any] | None": _optional(_object),
     "tuple[SeatReport, ...]": _seats,
-    "Exited | None": _optional(_exited),
+    "Exited | None": _optional(_record(Exited)),
+    "Told | None": _optional(_record(Told)),
 }
 
 _KINDS: Mapping[str, type[Message]] = {
@@ -455,6 +496,7 @@ _KINDS: Mapping[str, type[Message]] = {
         Exited,
         Empty,
         Stuck,
+        Told,
         LeaseAck,
         Shutdown,
     )

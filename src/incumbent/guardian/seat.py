@@ -14,7 +14,7 @@ Rule of this file: only `emptied` and `failed`, which are told of a proof, lead 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from signal import SIGCONT
 
 from incumbent.guardian.actions import (
@@ -34,14 +34,17 @@ from incumbent.guardian.messages import (
     Started,
     Stopping,
     Stuck,
+    Told,
 )
 
-__all__ = ["KILL_EVERY", "STUCK_AFTER", "Seat"]
+__all__ = ["EXTENDED_AT_MOST", "KILL_EVERY", "STUCK_AFTER", "Seat"]
 
 KILL_EVERY = 0.1
 """Seconds between two rounds of SIGKILL to a tree that is not proven empty."""
 HARD = "hard deadline: the session's lease runs out"
 """Why a tree is killed at its hard deadline, or ended by its own first process then."""
+EXTENDED_AT_MOST = 600.0
+"""Seconds for which a program can put off the end of its stop by asking for more time."""
 STUCK_AFTER = 5.0
 """Seconds of killing after which a tree is reported as STUCK."""
 
@@ -62,7 +65,9 @@ class Seat:
     is_seen: bool = False
     is_reaped: bool = False
     ended_at: float = math.inf
+    told: Told | None = None
     kill_at: float = math.inf
+    stopping_since: float = math.inf
     killing_since: float = math.inf
     kill_again_at: float = math.inf
     key: tuple[str, int] = field(init=False)
@@ -82,6 +87,10 @@ class Seat:
     def hard_at(self) -> float:
         return self.valid_until - self.start.hard
 
+    @property
+    def limit_at(self) -> float:
+        return math.inf if self.start.limit is None else self.spawned_at + self.start.limit
+
     def report(self, now: float) -> SeatReport:
         """The seat's entry in WELCOME."""
         return SeatReport(
@@ -95,6 +104,8 @@ class Seat:
             uptime=min(now, self.ended_at) - self.spawned_at,
             exited=self.exited,
             main=self.main,
+            told=self.told,
+            beside=self.start.beside,
         )
 
     # what happens to it
@@ -114,6 +125,24 @@ class Seat:
         self.is_reaped = True
         seat, epoch = self.key
         return [Send(Refused(seat=seat, epoch=epoch, why=why, permanent=permanent))]
+
+    def tell(self, told: Told, now: float) -> list[Action]:
+        """The program's own word. One that is being stopped may ask for more time, before soft."""
+        if self.is_empty:
+            return []
+        before = self.told or told
+        self.told = replace(
+            told,
+            ready=before.ready or told.ready,
+            stopping=before.stopping or told.stopping,
+            extend=0.0,
+            status=before.status if told.status is None else told.status,
+            frozen=before.frozen if told.frozen is None else told.frozen,
+        )
+        if self.state == "stopping" and told.extend > 0 and now < self.soft_at:
+            latest = self.stopping_since + EXTENDED_AT_MOST
+            self.kill_at = max(self.kill_at, min(now + told.extend, latest))
+        return [Send(told)]
 
     def main_exited(
         self, code: int | None, signal: int | None, left: int, now: float
@@ -168,6 +197,7 @@ class Seat:
         if self.state == "stopping":
             return []
         self.state = "stopping"
+        self.stopping_since = now
         seat, epoch = self.key
         return [
             Send(Stopping(seat=seat, epoch=epoch, why=why)),
@@ -207,6 +237,8 @@ class Seat:
             )
         if self.state == "stopping" and now >= self.kill_at:
             actions += self.kill(now, "still alive after its grace")
+        if now >= self.limit_at:
+            actions += self.kill(now, f"it took longer than {self.start.limit:g} s")
         if self.state in ("killing", "stuck") and now >= self.kill_again_at:
             self.kill_again_at = now + KILL_EVERY
             actions.append(KillTree(*self.key))
@@ -220,9 +252,9 @@ class Seat:
         """When `tick` has something to do next."""
         deadline = math.inf if paused else self.hard_at
         if self.state in ("starting", "running"):
-            return math.inf if paused else min(self.soft_at, self.hard_at)
+            return self.limit_at if paused else min(self.soft_at, self.hard_at, self.limit_at)
         if self.state == "stopping":
-            return min(self.kill_at, deadline)
+            return min(self.kill_at, deadline, self.limit_at)
         if self.state in ("killing", "stuck"):
             return self.kill_again_at
         return math.inf

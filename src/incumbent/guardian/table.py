@@ -38,6 +38,7 @@ from incumbent.guardian.actions import (
     KillAgent,
     LinkClosed,
     MainExited,
+    ProgramTold,
     Received,
     RunCloser,
     SeatStarted,
@@ -159,6 +160,9 @@ class Table:
             case MainExited(name, epoch, code, signal, left):
                 seat = self._find(name, epoch)
                 return seat.main_exited(code, signal, left, now) if seat else []
+            case ProgramTold(told):
+                seat = self._find(told.seat, told.epoch)
+                return seat.tell(told, now) if seat else []
             case TreeEmpty(name, epoch):
                 seat = self._find(name, epoch)
                 return seat.emptied(now) if seat else []
@@ -267,6 +271,8 @@ class Table:
         self.newest_epoch[start.seat] = max(before, start.epoch)
         if why:
             return [Send(m.Refused(seat=start.seat, epoch=start.epoch, why=why))]
+        if self._phase is _Phase.DRAINING and start.limit is not None:
+            self._act_by = max(self._act_by, now + start.limit + BYE_SLACK)
         old = self.seats.pop(start.seat, None)
         seat = Seat(
             start=start,
@@ -282,7 +288,8 @@ class Table:
     def _why_not(self, start: m.Start, now: float) -> str:
         """The reason to refuse a START, or ""."""
         seat = self.seats.get(start.seat)
-        if self._phase is not _Phase.SERVING:
+        is_hook = start.beside is not None
+        if self._phase is not _Phase.SERVING and not (is_hook and self._phase is _Phase.DRAINING):
             return "the guardian is ending"
         if start.generation != self.generation:
             return f"generation {start.generation} is over, this is {self.generation}"
@@ -293,6 +300,19 @@ class Table:
             return f"epoch {seat.start.epoch} of it is not proven dead ({seat.state})"
         if now >= self.valid_until - start.soft:
             return "its soft deadline has passed"
+        return self._why_not_beside(start)
+
+    def _why_not_beside(self, start: m.Start) -> str:
+        """Hooks and checks are part of an instance: none works for an older one, and no newer one
+        starts while they live."""
+        owner, _, _ = start.seat.partition("!")
+        if start.beside is not None:
+            newest = self.newest_epoch.get(owner, 0)
+            return f"epoch {start.beside} of {owner} is over" if start.beside < newest else ""
+        for name, seat in self.seats.items():
+            is_alive = name.startswith(f"{owner}!") and not seat.is_empty
+            if is_alive and seat.start.beside != start.epoch:
+                return f"{name} of epoch {seat.start.beside} is not proven dead"
         return ""
 
     def _stop(self, name: str, epoch: int, grace: float, now: float) -> list[Action]:

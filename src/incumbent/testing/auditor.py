@@ -7,6 +7,7 @@ ordered by boottime_ns. The test program itself (witness.py) writes the first tw
 events, the harness the others, with the fields that do not apply "" or 0:
 
     start, tick, stop   it runs from here on; it still runs, every 5 ms; it ends by its own will
+    beside        a hook or check of this epoch lives, with or without its program
     overlap             another process held its seat's lock
     owner         seat, epoch, node: the record under which this process runs
     owner-gone    seat, epoch: from now on nothing of it may run
@@ -34,7 +35,7 @@ __all__ = ["Expectations", "Verdict", "audit", "main"]
 
 Event = dict[str, Any]
 
-_LIFE = ("start", "tick", "stop")
+_LIFE = ("start", "tick", "stop", "beside")
 _ORDERS = ("stop-ordered", "start-ordered", "owner", "owner-gone")
 _KINDS = (*_LIFE, "overlap", *_ORDERS, "fault", "healed", "moved", "input")
 _FIELDS = {"boottime_ns": int, "seat": str, "epoch": int, "node": str, "pid": int, "event": str}
@@ -74,8 +75,7 @@ def audit(lines: Iterable[str], expectations: Expectations | None = None) -> Ver
     verdict.violations += _one_at_a_time(events)
     verdict.violations += _starts(events, int(expected.settle * 1e9))
     verdict.violations += _progress(events, int(expected.within * 1e9))
-    verdict.violations += _owners(events, expected.owners)
-    verdict.violations += _moves(events)
+    verdict.violations += chain(_owners(events, expected.owners), _moves(events))
     return verdict
 
 
@@ -103,9 +103,8 @@ def _say(event: Event) -> str:
 
 def _lives(events: list[Event]) -> list[list[Event]]:
     found: dict[tuple[str, int, str], list[Event]] = {}
-    for e in events:
-        if e["event"] in _LIFE:
-            found.setdefault((e["seat"], e["epoch"], e["node"]), []).append(e)
+    for e in (e for e in events if e["event"] in _LIFE):
+        found.setdefault((e["seat"], e["epoch"], e["node"]), []).append(e)
     return list(found.values())
 
 
@@ -114,8 +113,9 @@ def _one_at_a_time(events: list[Event]) -> Iterator[str]:
     latest: dict[str, Event] = {}  # seat -> the last sign of life of the instances before
     for signs in _lives(events):
         seat, first, last = signs[0]["seat"], signs[0], signs[-1]
-        if first["event"] != "start":
-            yield f"life without a start: {_say(first)}"
+        for own in [e for e in signs if e["event"] != "beside"][:1]:
+            if own["event"] != "start":
+                yield f"life without a start: {_say(own)}"
         before = latest.get(seat, {"boottime_ns": -1})
         if before["boottime_ns"] >= first["boottime_ns"]:
             yield f"overlap: {_say(first)} while {_say(before)}"

@@ -21,11 +21,12 @@ from typing import Any
 from incumbent.guardian.actions import (
     Event,
     MainExited,
+    ProgramTold,
     SeatStarted,
     SpawnFailed,
     TreeEmpty,
 )
-from incumbent.guardian.messages import Start
+from incumbent.guardian.messages import Start, Told
 from incumbent.testing.hosts import Host, Process
 from incumbent.testing.world import World
 
@@ -46,6 +47,9 @@ class Program:
     stop_takes: float | None = 0.01  # from SIGTERM to its end; None: it ignores SIGTERM
     children: int = 0  # descendants that live on until they are killed
     dies_in: float = 0.001  # from SIGKILL to the last process gone; inf: unkillable
+    ready_after: float = math.inf  # from exec until it says READY=1
+    alive_every: float = math.inf  # between two WATCHDOG=1
+    hangs_after: float = math.inf  # from exec; then it says nothing any more
 
 
 class Journal:
@@ -81,7 +85,10 @@ class Journal:
 
 
 class Tree:
-    """One instance of a seat with all its processes. `dead` is what a pidfd of `pid` tells."""
+    """One instance of a seat with all its processes. `dead` is what a pidfd of `pid` tells.
+
+    A hook or a check (SEAT!NAME) testifies as part of the instance that it works for.
+    """
 
     def __init__(
         self, processes: Processes, start: Start, program: Program, owner: Process
@@ -91,6 +98,8 @@ class Tree:
         self.program = program
         self.owner = owner
         self.seat, self.epoch = start.seat, start.epoch
+        self.beside = start.beside
+        self.started_at = 0.0
         self.stop_signal = start.stop_signal
         self.is_sealed = start.containment == "sealed"
         self.main = host.next_pid()
@@ -105,8 +114,10 @@ class Tree:
         self.dead: asyncio.Future[None] = host.world.loop.create_future()
 
     def testify(self, event: str) -> None:
-        node = self.processes.host.name
-        self.processes.journal.write(event, self.seat, self.epoch, node, self.main)
+        node, seat, epoch = self.processes.host.name, self.seat, self.epoch
+        if self.beside is not None:
+            event, seat, epoch = "beside", seat.partition("!")[0], self.beside
+        self.processes.journal.write(event, seat, epoch, node, self.main)
 
     @property
     def start_time(self) -> int:
@@ -157,17 +168,28 @@ class Processes:
             return
         tree.has_started = tree.main_lives = True
         tree.children = program.children
+        tree.started_at = self.host.world.now
         tree.testify("start")
-        self.journal.take_lock(tree)
+        if tree.beside is None:
+            self.journal.take_lock(tree)
         self.tell(tree, SeatStarted(tree.seat, epoch, tree.pid, tree.start_time, tree.main))
         self.after(_TICK, self._beat, tree)
         self.after(program.lives, self._main_ends, tree, program.code, None)
+        self.after(program.ready_after, self._say, tree, "ready", math.inf)
+        self.after(program.alive_every, self._say, tree, "alive", program.alive_every)
         self._watch_deadline(tree)
 
     def _beat(self, tree: Tree) -> None:
         if not tree.is_empty:
             tree.testify("tick")
             self.after(_TICK, self._beat, tree)
+
+    def _say(self, tree: Tree, word: str, again: float) -> None:
+        """Of itself, as long as it lives and does not hang."""
+        if tree.main_lives and self.host.world.now - tree.started_at < tree.program.hangs_after:
+            told = Told(seat=tree.seat, epoch=tree.epoch, **{word: True})  # type: ignore[arg-type]
+            self.tell(tree, ProgramTold(told))
+            self.after(again, self._say, tree, word, again)
 
     def _main_ends(self, tree: Tree, code: int | None, signo: int | None) -> None:
         if tree.is_empty or not tree.main_lives:

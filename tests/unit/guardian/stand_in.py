@@ -122,6 +122,17 @@ class StandIn:
         assert self.now < action.soft_at, "started after its soft deadline"
         earlier = [epoch for seat, epoch in self.trees if seat == start.seat]
         assert start.epoch > max(earlier, default=0), "an epoch that is not newer"
+        owner, _, hook = start.seat.partition("!")
+        beside = [
+            t.start.beside
+            for (seat, _), t in self.trees.items()
+            if t.is_alive and seat.startswith(f"{owner}!")
+        ]
+        if hook:
+            newest = max((e for seat, e in self.trees if seat == owner), default=0)
+            assert (start.beside or 0) >= newest, "a hook of an instance that is over"
+        else:
+            assert all(each == start.epoch for each in beside), "beside a hook of an older one"
         self.pids += 1
         self.trees[start.seat, start.epoch] = Tree(
             start,

@@ -12,6 +12,7 @@ from incumbent.errors import LocalWireError, RemoteWireError
 from incumbent.guardian import messages as m
 
 EXITED = m.Exited(seat="web/0", epoch=3, code=None, signal=9, uptime=1.5, left=2)
+TOLD = m.Told(seat="web/0", epoch=3, ready=True, extend=1.5, status="é", frozen=False)
 ONE_OF_EACH: list[m.Message] = [
     m.Hello(generation=1, pid=7),
     m.Session(generation=1, passport={"session_id": 1, "password": "ff"}, hosts="h:1"),
@@ -29,6 +30,18 @@ ONE_OF_EACH: list[m.Message] = [
         breadcrumb=None,
         log="/l",
     ),
+    m.Start(
+        generation=1,
+        seat="web/0!live",
+        epoch=3,
+        soft=4.0,
+        hard=0.5,
+        argv=("/bin/true",),
+        env={},
+        cwd="/",
+        beside=2,
+        limit=1.5,
+    ),
     m.Stop(seat="web/0", epoch=3, grace=0.0),
     m.Seen(seat="web/0", epoch=3, pid=9),
     m.Paused(paused=True),
@@ -42,6 +55,7 @@ ONE_OF_EACH: list[m.Message] = [
         lease=3.5,
         seats=(
             m.SeatReport(seat="web/0", epoch=3, pid=9, start_time=1, state="empty", exited=EXITED),
+            m.SeatReport(seat="a/0", epoch=1, pid=9, start_time=1, state="running", told=TOLD),
         ),
         settings={"root": "/incumbent"},
     ),
@@ -49,6 +63,7 @@ ONE_OF_EACH: list[m.Message] = [
     m.Refused(seat="web/0", epoch=3, why="no", permanent=True),
     m.Stopping(seat="web/0", epoch=3, why="ordered"),
     EXITED,
+    TOLD,
     m.Empty(seat="web/0", epoch=3),
     m.Stuck(seat="web/0", epoch=3),
     m.LeaseAck(valid_until=1.25),

@@ -622,3 +622,101 @@ def test_an_agent_that_says_bye_and_stays_is_killed() -> None:
     world.advance(2.1)
 
     assert world.exited == 0
+
+
+# what a program says, hooks and checks
+
+
+def test_what_a_program_says_is_passed_on_and_known_to_the_next_agent() -> None:
+    world = running()
+
+    world.tell(a.ProgramTold(m.Told(seat="web/0", epoch=1, ready=True)))
+    world.tell(a.ProgramTold(m.Told(seat="web/0", epoch=1, status="busy", alive=True)))
+
+    assert [each.tag for each in world.take()] == ["TOLD", "TOLD"]
+    world.kill_agent_from_outside()
+    world.say(m.Hello(pid=10))
+    told = world.take()[0].seats[0].told  # type: ignore[union-attr]
+    assert told is not None and told.ready and told.status == "busy"
+
+
+def test_a_program_may_put_off_the_end_of_its_stop_but_not_for_ever() -> None:
+    world = running()
+    world.trees["web/0", 1].ignores_stop = True
+    world.say(m.Stop(seat="web/0", epoch=1, grace=3.0))
+
+    world.tell(a.ProgramTold(m.Told(seat="web/0", epoch=1, extend=30.0)))
+    keep_alive(world, 20)
+    assert world.live("web/0")
+    for _ in range(100):
+        world.tell(a.ProgramTold(m.Told(seat="web/0", epoch=1, extend=30.0)))
+        keep_alive(world, 7)
+
+    assert not world.live("web/0")
+
+
+def test_no_word_of_a_program_lengthens_the_stop_at_its_soft_deadline() -> None:
+    world = running()
+    world.trees["web/0", 1].ignores_stop = True
+    world.say(m.Stop(seat="web/0", epoch=1, grace=3.0))
+    world.tell(a.ProgramTold(m.Told(seat="web/0", epoch=1, extend=60.0)))
+
+    keep_alive(world, 6, lease=False)
+    world.tell(a.ProgramTold(m.Told(seat="web/0", epoch=1, extend=60.0)))
+    keep_alive(world, 4, lease=False)
+
+    assert not world.live("web/0")
+
+
+def hook(epoch: int = 1, beside: int = 1, limit: float = 2.0) -> m.Start:
+    return start(epoch, "web/0!after_start", beside=beside, limit=limit, breadcrumb=None)
+
+
+def test_a_hook_is_killed_when_its_time_is_over() -> None:
+    world = running()
+    world.say(hook())
+    world.executed("web/0!after_start", 1)
+
+    world.advance(2.0)
+
+    assert world.live("web/0") and not world.live("web/0!after_start")
+
+
+def test_a_newer_instance_does_not_start_beside_a_hook_of_an_older_one() -> None:
+    world = running()
+    world.say(hook(limit=60.0))
+    world.executed("web/0!after_start", 1)
+    world.main_exits("web/0", 1)
+    world.take()
+
+    world.say(start(2))
+
+    (refused,) = world.take()
+    assert isinstance(refused, m.Refused) and "web/0!after_start of epoch 1" in refused.why
+
+
+def test_a_hook_of_an_instance_that_is_over_is_refused() -> None:
+    world = running()
+    world.main_exits("web/0", 1)
+    world.say(start(2))
+    world.take()
+
+    world.say(hook(beside=1))
+
+    (refused,) = world.take()
+    assert isinstance(refused, m.Refused) and refused.why == "epoch 1 of web/0 is over"
+
+
+def test_hooks_start_while_the_node_is_stopped_in_order_and_no_program_does() -> None:
+    world = running()
+    world.tell(a.ShutdownAsked("SIGTERM"))
+    world.take()
+
+    world.say(hook(limit=20.0), start(2, "db/0"))
+    keep_alive(world, 15)
+
+    assert world.live("web/0!after_start")
+    assert world.table._phase.name == "DRAINING"  # it waits for the hook's time, too
+    assert [each.why for each in world.take() if isinstance(each, m.Refused)] == [
+        "the guardian is ending"
+    ]

@@ -92,6 +92,24 @@ class GuardianLife(RuleBasedStateMachine):
         generation = self.world.table.generation - stale
         self.world.say(start(self.epoch - older, seat, generation=generation, soft=soft))
 
+    @precondition(is_connected)
+    @rule(seat=st.sampled_from(SEATS), back=st.sampled_from([0, 0, 1]), unkillable=st.booleans())
+    def start_a_hook(self, seat: str, back: int, unkillable: bool) -> None:
+        self.epoch += 1
+        self.world.next_tree_is_unkillable = unkillable
+        beside = max(self.world.table.newest_epoch.get(seat, 1) - back, 0)
+        self.world.say(start(self.epoch, f"{seat}!live", beside=beside, limit=3.0))
+
+    @precondition(is_up)
+    @rule(data=st.data(), extend=st.sampled_from([0.0, 5.0, 1e9]), ready=st.booleans())
+    def a_program_speaks(self, data: st.DataObject, extend: float, ready: bool) -> None:
+        live = [tree for tree in self.world.trees.values() if tree.is_alive and tree.is_executed]
+        if live:
+            tree = data.draw(st.sampled_from(live))
+            seat, epoch = tree.start.seat, tree.start.epoch
+            told = m.Told(seat=seat, epoch=epoch, extend=extend, ready=ready)
+            self.world.tell(a.ProgramTold(told))
+
     @precondition(is_up)
     @rule(data=st.data(), what=st.sampled_from(["executed", "failed", "exited", "died"]))
     def something_happens_to_a_tree(self, data: st.DataObject, what: str) -> None:
@@ -173,6 +191,14 @@ class GuardianLife(RuleBasedStateMachine):
                 assert seat.state in ("killing", "stuck", "empty")
             elif self.world.now >= seat.soft_at:
                 assert seat.state in ("stopping", "killing", "stuck", "empty")
+
+    @invariant()
+    def whoever_lives_past_its_limit_is_being_killed(self) -> None:
+        if self.world.exited is not None:
+            return
+        for seat in self.world.table.seats.values():
+            if self.world.now >= seat.limit_at:
+                assert seat.state in ("killing", "stuck", "empty")
 
     @invariant()
     def the_pages_deadline_is_the_tables(self) -> None:
