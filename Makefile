@@ -7,8 +7,9 @@
 #   make simulate  seeds of the simulated world SEEDS=1000 FIRST=0
 #   make soak      the long form of the tests
 #   make bench     speed, beside its peers
+#   make settlement  orders, each charged once  ARGS="--postgres --ensemble"
 
-.PHONY: demo test check simulate soak bench clean
+.PHONY: demo test check simulate soak bench settlement clean
 .DELETE_ON_ERROR:
 
 PIP    := .venv/bin/python -m pip --disable-pip-version-check -qq
@@ -16,6 +17,7 @@ RUN    := .venv/bin/python
 PART   ?=
 SEEDS  ?= 200
 FIRST  ?= 0
+ARGS   ?=
 
 demo: .venv/.installed
 	$(RUN) -m incumbent.cli demo
@@ -38,6 +40,9 @@ soak: .venv/.tools
 
 bench: .venv/.tools
 	$(RUN) -m benchmarks
+
+settlement: .venv/.tools
+	$(RUN) -m examples.settlement $(ARGS)
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

@@ -74,6 +74,7 @@ _PACKAGES = {
     "java": "default-jre-headless",
     "/usr/share/java/zookeeper.jar": "zookeeper",
     "redis-server": "redis-server",
+    "/usr/lib/postgresql": "postgresql",
     "ip": "iproute2",
 }
 

@@ -63,6 +63,7 @@ THIRD_PARTY = {
     "cli": {"typer", "rich"},
     "server/main": {"uvloop"},
     "client/kerberos": {"gssapi"},
+    "work/sql": {"sqlalchemy"},
 }
 """Everything else is standard library only: the bare wheel takes a lock."""
 

@@ -32,6 +32,9 @@ Rule of this file: what a caller must do differently has a different type; above
     ├── Taken                    an item of work is somebody's, done, parked or not due
     ├── QueueExhausted           a sequence counter near its end
     ├── MalformedValue           a znode holds something else than the recipe keeps there
+    ├── StaleToken               a later holder of the claim was here: nothing was written
+    ├── WasClosed                a row is not as it was to be: nothing was written
+    ├── NotInTable               an item has no row: nothing was written
     ├── MixedDialects            a directory that two dialects order differently
     ├── BadContent               a znode's data is not what the recipe there writes
     ├── WireError
@@ -77,6 +80,7 @@ __all__ = [
     "NoWatch",
     "NodeExists",
     "NotEmpty",
+    "NotInTable",
     "NotSent",
     "NumbersDontFit",
     "QueueExhausted",
@@ -94,8 +98,10 @@ __all__ = [
     "SpecError",
     "SpecErrors",
     "Taken",
+    "StaleToken",
     "TooLarge",
     "Unimplemented",
+    "WasClosed",
     "WireError",
     "refusal",
 ]
@@ -472,6 +478,47 @@ class MalformedValue(IncumbentError):
             f"{self.path}: holds {self.data[:40]!r}, expected {self.expected}; "
             "set it right, or name another path"
         )
+
+
+class StaleToken(IncumbentError):
+    """A later holder of the claim was at this row; nothing was written."""
+
+    def __init__(self, table: str, item: object, *, token: int, newest: int) -> None:
+        self.table = table
+        self.item = item
+        self.token = token
+        self.newest = newest
+        super().__init__(table, item, token, newest)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.table} {self.item}: our fencing token {self.token} is older than {self.newest}: "
+            "the claim was lost and somebody else works on it; drop what was computed"
+        )
+
+
+class WasClosed(IncumbentError):
+    """A row is not as the writer's condition says; nothing was written."""
+
+    def __init__(self, table: str, item: object) -> None:
+        self.table = table
+        self.item = item
+        super().__init__(table, item)
+
+    def __str__(self) -> str:
+        return f"{self.table} {self.item}: not as `only_if` says; read it again under the claim"
+
+
+class NotInTable(IncumbentError):
+    """An item has no row where it should have one; nothing was written."""
+
+    def __init__(self, table: str, item: object) -> None:
+        self.table = table
+        self.item = item
+        super().__init__(table, item)
+
+    def __str__(self) -> str:
+        return f"{self.table} has no {self.item}; insert its row before it is worked on"
 
 
 class MixedDialects(IncumbentError):

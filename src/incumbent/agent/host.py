@@ -19,20 +19,30 @@ __all__ = ["Machine"]
 
 
 class Machine(Pidfds):
-    """This machine. `environ` is what programs may inherit of (PATH, HOME, LANG)."""
+    """This machine.
+
+    environ    what programs may inherit of (PATH, HOME, LANG)
+    zookeeper  the hosts that the agent uses, for programs that use ZooKeeper themselves
+    """
 
     def __init__(
-        self, home: Home, owner: str, environ: Mapping[str, str], say: Callable[[str], None]
+        self,
+        home: Home,
+        owner: str,
+        environ: Mapping[str, str],
+        zookeeper: str,
+        say: Callable[[str], None],
     ) -> None:
         super().__init__(owner)
         self._home = home
         self._say = say
         self._is_forgetful = False
         self._environ = dict(environ)
+        self._ours = {OWNER: owner, "INCUMBENT_ZOOKEEPER": zookeeper}
 
     def launch(self, spec: Spec, seat: str, node: str, epoch: int) -> Launch:
         launched = launch(spec, seat, node, epoch, self._environ)
-        return replace(launched, env={**launched.env, OWNER: self.owner})
+        return replace(launched, env={**launched.env, **self._ours})
 
     def missing(self, spec: Spec) -> list[str]:
         return missing_requirements(spec)

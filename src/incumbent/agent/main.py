@@ -72,9 +72,10 @@ def _agent() -> Serve:
     async def serve(link: GuardianLink, given: Mapping[str, Any]) -> int:
         say = Lines(2, "agent: ").news
         home = Home(Path(given["data"]))
+        settings = AgentSettings.of(given)
         agent = Agent(
-            AgentSettings.of(given),
-            Machine(home, str(given["node_id"]), os.environ, say),
+            settings,
+            Machine(home, str(given["node_id"]), os.environ, settings.hosts, say),
             link,
             clock=SYSTEM,
             rng=random.SystemRandom(),

@@ -39,6 +39,7 @@ _RESERVED = (
     "INCUMBENT_NODE",
     "INCUMBENT_OWNER",
     "INCUMBENT_SEAT",
+    "INCUMBENT_ZOOKEEPER",
 )
 _SHELL_WORDS = frozenset({"|", "||", "&", "&&", ";", ">", ">>", "<", "<<", "2>", "2>&1"})
 _EXPECTED_COMMAND = 'expected a list of strings, or one string, like "redis-server --port 6379"'
