@@ -21,12 +21,13 @@ MODULES = {
 }
 """Name, such as "client/session" → its syntax tree."""
 
-GROUND = {"errors", "clock", "lease", "wire"}
+GROUND = {"errors", "clock", "lease", "credentials", "wire"}
 FILES = {"toml_file", "settings", "runtime_file", "spec", "launch"}
 LAYERS: dict[str, set[str]] = {
     "errors": set(),
     "clock": set(),
     "lease": {"errors"},
+    "credentials": {"errors"},
     "wire": {"errors"},
     "parent": set(),
     "server": GROUND | {"parent"},
@@ -117,6 +118,7 @@ RIM: dict[str, set[str]] = {
         "agent/wrapping",
         "aio",
         "client/session",
+        "guardian/closer",
         "server/server",
     },
     "to_thread": set(),
@@ -138,6 +140,7 @@ RIM: dict[str, set[str]] = {
         "agent/deadline_file",
         "agent/home",
         "agent/proc",
+        "credentials",
         "guardian/first",
         "guardian/kernel",
         "guardian/logwriter",

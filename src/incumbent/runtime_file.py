@@ -47,6 +47,8 @@ class Runtime:
     node: str
     session_timeout: float | None = None
     tick: float | None = None
+    auth: str | None = None
+    """The file with the operators' credential, absolute."""
 
     @classmethod
     def of_this_process(
@@ -59,6 +61,7 @@ class Runtime:
         node: str,
         session_timeout: float | None = None,
         tick: float | None = None,
+        auth: Path | None = None,
     ) -> Runtime:
         """The runtime of the calling process."""
         return cls(
@@ -72,6 +75,7 @@ class Runtime:
             node=node,
             session_timeout=session_timeout,
             tick=tick,
+            auth=None if auth is None else str(auth.absolute()),
         )
 
 

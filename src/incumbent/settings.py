@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from incumbent import runtime_file
+from incumbent.credentials import Credentials, read_auth
 from incumbent.errors import SettingMissing, SpecError, SpecErrors
 from incumbent.runtime_file import Runtime
 from incumbent.toml_file import did_you_mean, kind, parse_toml
@@ -30,6 +31,7 @@ __all__ = ["KEYS", "Settings", "agent_data", "name_problem", "resolve"]
 _SYSTEM = Path("/etc/incumbent/agent.toml")
 _DEFAULT_ROOT = "/incumbent"
 _NUMBERS = ("session_timeout", "tick")
+_CREDENTIALS = ("auth", "tls_ca", "tls_cert", "tls_key")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +48,13 @@ class Settings:
     node: str
     data: Path
     """The agent's data directory, absolute."""
+    auth: Path | None
+    """The credentials file."""
+    tls_ca: Path | None
+    tls_cert: Path | None
+    tls_key: Path | None
+    insecure: bool
+    """What is meant: see `Credentials`."""
     runtime: Runtime | None
     """The `incumbent up` that was found running, if its ZooKeeper is the one used."""
     origins: Mapping[str, str]
@@ -62,6 +71,16 @@ class Settings:
                 "(`incumbent server --data DIR` is one)",
             )
         return self.zookeeper
+
+    def credentials(self) -> Credentials:
+        """Reads the credentials file. Raises `SpecErrors`."""
+        return Credentials(
+            auth=() if self.auth is None else read_auth(self.auth),
+            tls_ca=_text(self.tls_ca),
+            tls_cert=_text(self.tls_cert),
+            tls_key=_text(self.tls_key),
+            insecure=self.insecure,
+        )
 
     @property
     def agent_folders(self) -> tuple[Path, ...]:
@@ -106,6 +125,8 @@ def resolve(
     runtime = next(
         (s.runtime for s in sources if s.runtime and origins.get("zookeeper") == s.place), None
     )
+    if runtime is not None:
+        _as_the_runtime_has_it(runtime, values, origins)
     for key, default in _defaults(environ, uid).items():
         if key not in values:
             values[key], origins[key] = default, "default"
@@ -166,7 +187,7 @@ def _environment(environ: Mapping[str, str]) -> _Source:
     values: dict[str, Any] = {}
     for key, name in names.items():
         if text := environ.get(name):
-            value = _number(text) if key in _NUMBERS else text
+            value = _read(key, text)
             values[key] = _cleaned(key, value, name, Path.cwd())
     note = "" if "zookeeper" in values else "not set"
     return _Source(place="INCUMBENT_ZOOKEEPER", values=values, names=names, note=note)
@@ -236,6 +257,17 @@ def _running(place: str, found: Runtime) -> _Source:
     return _Source(place=place, values=values, runtime=found)
 
 
+def _as_the_runtime_has_it(
+    runtime: Runtime, values: dict[str, Any], origins: dict[str, str]
+) -> None:
+    """What is shown to an `up`'s own server is the `up`'s own credential, and nobody else's."""
+    for key in _CREDENTIALS:
+        if key in values and not origins[key].startswith("--"):
+            del values[key], origins[key]
+    if runtime.auth is not None and "auth" not in values:
+        values["auth"], origins["auth"] = Path(runtime.auth), origins["zookeeper"]
+
+
 def _defaults(environ: Mapping[str, str], uid: int) -> dict[str, Any]:
     return {
         "zookeeper": None,
@@ -244,6 +276,8 @@ def _defaults(environ: Mapping[str, str], uid: int) -> dict[str, Any]:
         "tick": None,
         "node": _host_name(),
         "data": agent_data(environ, uid),
+        **dict.fromkeys(_CREDENTIALS),
+        "insecure": False,
     }
 
 
@@ -268,9 +302,12 @@ def _cleaned(key: str, value: object, place: str, base: Path) -> Any:
         raise SpecErrors([SpecError(place, 0, "", str(error))]) from None
 
 
-def _number(text: str) -> float | str:
+def _read(key: str, text: str) -> float | bool | str:
+    """A variable's text as a file would have it; what is none of its kind stays a text."""
+    if key == "insecure":
+        return {"true": True, "false": False}.get(text, text)
     try:
-        return float(text)
+        return float(text) if key in _NUMBERS else text
     except ValueError:
         return text
 
@@ -324,12 +361,23 @@ def _node(value: object, _base: Path) -> str:
     return value
 
 
-def _data(value: object, base: Path) -> Path:
+def _path(value: object, base: Path) -> Path:
     if not isinstance(value, (str, Path)) or not str(value):
-        raise ValueError(f"expected a directory's path, got {kind(value)}")
+        raise ValueError(f"expected a path, got {kind(value)}")
     if str(value).startswith("~"):
         raise ValueError(f"`~` is not expanded: expected a path from `/`, got {str(value)!r}")
     return Path(os.path.normpath(base.absolute() / value))
+
+
+def _truth(value: object, _base: Path) -> bool:
+    if not isinstance(value, bool):
+        got = repr(value) if isinstance(value, str) else kind(value)
+        raise ValueError(f"expected true or false, got {got}")
+    return value
+
+
+def _text(path: Path | None) -> str | None:
+    return None if path is None else str(path)
 
 
 KEYS: Mapping[str, Callable[[object, Path], Any]] = {
@@ -338,5 +386,10 @@ KEYS: Mapping[str, Callable[[object, Path], Any]] = {
     "session_timeout": _timeout,
     "tick": _seconds,
     "node": _node,
-    "data": _data,
+    "data": _path,
+    "auth": _path,
+    "tls_ca": _path,
+    "tls_cert": _path,
+    "tls_key": _path,
+    "insecure": _truth,
 }

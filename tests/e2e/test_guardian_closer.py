@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import socket
@@ -15,10 +16,13 @@ from typing import Any
 
 import pytest
 from tests.children import ends_with_us
+from tests.e2e.served import Served, certificates
 from tests.programs.guardian_under_test import guardian
 
 from incumbent.client import Client
+from incumbent.credentials import Credentials
 from incumbent.guardian.closer import close_session
+from incumbent.wire import Acl, AclPerm
 
 
 @pytest.fixture
@@ -104,3 +108,49 @@ async def test_a_released_program_leaves_neither_breadcrumb_nor_session(
         assert g.process.wait(20) == 1
         assert g.all_dead()
     assert await left(server) == []
+
+
+async def test_it_shows_the_credentials_of_its_agent(server: str) -> None:
+    client = Client(server, session_timeout=30.0, auth=(("digest", b"agents:secret"),))
+    await client.connect(10)
+    closed = [Acl(AclPerm.ALL, "auth", "")]
+    await client.create("/guarded", acl=closed)
+    await client.create("/guarded/crumb", acl=closed)
+
+    close_session(client.detach().to_json(), server, ["/guarded/crumb"])
+
+    owner = Client(server, auth=(("digest", b"agents:secret"),))
+    await owner.connect(10)
+    assert await owner.children("/guarded") == []
+    await owner.close()
+
+
+@pytest.mark.parametrize("client_auth", ["none", "need"])
+def test_it_speaks_tls_and_sasl_where_its_agent_does(tmp_path: Path, client_auth: str) -> None:
+    files = certificates(tmp_path)
+    users = tmp_path / "users"
+    users.write_text("agents:secret\n")
+    users.chmod(0o600)
+    more = ("--tls-ca", files / "ca.pem", "--tls-client-auth", client_auth, "--sasl-users", users)
+    own = str(files / "client.pem") if client_auth == "need" else None
+    credentials = Credentials(
+        auth=(("sasl", b"agents:secret"),), tls_ca=str(files / "ca.pem"), tls_cert=own
+    )
+
+    async def story(hosts: str) -> None:
+        client = Client(hosts, session_timeout=30.0, **credentials.for_client())
+        await client.connect(10)
+        closed = [Acl(AclPerm.ALL, "sasl", "agents")]
+        await client.create("/guarded", acl=closed)
+        await client.create("/guarded/crumb", acl=closed)
+        passport = client.detach().to_json()
+
+        close_session(passport, hosts, ["/guarded/crumb"], credentials.to_json())
+
+        owner = Client(hosts, **credentials.for_client())
+        await owner.connect(10)
+        assert await owner.children("/guarded") == []
+        await owner.close()
+
+    with Served(tmp_path, "--tls-cert", files / "server.pem", *more) as served:
+        asyncio.run(story(served.hosts))

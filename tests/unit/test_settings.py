@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from incumbent import runtime_file
+from incumbent.credentials import Credentials
 from incumbent.errors import SettingMissing, SpecErrors
 from incumbent.runtime_file import Runtime
 from incumbent.settings import KEYS, Settings, agent_data, name_problem, resolve
@@ -103,7 +104,7 @@ def test_each_value_knows_where_it_came_from(places: Places) -> None:
         "session_timeout": str(places.system),
         "tick": "--tick",
         "node": str(places.local),
-        "data": "default",
+        **dict.fromkeys(("data", "auth", "tls_ca", "tls_cert", "tls_key", "insecure"), "default"),
     }
 
 
@@ -303,3 +304,64 @@ def test_settings_import_fast_libraries_only() -> None:
 
 def test_every_key_is_a_field() -> None:
     assert set(KEYS) <= set(Settings.__dataclass_fields__)
+
+
+def test_credentials_come_from_a_file_that_only_its_owner_reads(places: Places) -> None:
+    secret = places.below / "agents.auth"
+    places.write(secret, "# who we are\ndigest:agents:s3cret:with:colons\n\nsasl:n1:word\n")
+    secret.chmod(0o600)
+    places.write(places.system, f'[incumbent]\nauth = "{secret}"\ntls_ca = "ca.pem"\n')
+
+    found = places.resolve().credentials()
+
+    assert found.auth == (("digest", b"agents:s3cret:with:colons"), ("sasl", b"n1:word"))
+    assert found.tls_ca == str(places.system.parent / "ca.pem")
+    assert not found.insecure
+    assert "s3cret" not in repr(found) + repr(places.resolve())
+    assert found.shown == "digest:agents, sasl:n1"
+    assert Credentials.from_json(found.to_json()) == found
+
+
+@pytest.mark.parametrize("mode", [0o604, 0o640, 0o620, 0o602])
+def test_a_credentials_file_that_others_reach_is_refused(places: Places, mode: int) -> None:
+    secret = places.below / "agents.auth"
+    places.write(secret, "digest:agents:s3cret\n")
+    secret.chmod(mode)
+
+    with pytest.raises(SpecErrors) as caught:
+        places.resolve(INCUMBENT_AUTH=str(secret)).credentials()
+
+    assert str(caught.value) == f"{secret}: others can read or change it: chmod 600 {secret}"
+
+
+def test_what_is_wrong_with_a_credential_is_said_without_it(places: Places) -> None:
+    secret = places.below / "agents.auth"
+    places.write(secret, "digest:a:b\ns3cret\n")
+    secret.chmod(0o600)
+
+    with pytest.raises(SpecErrors) as caught:
+        places.resolve({"auth": secret}).credentials()
+
+    assert str(caught.value) == (
+        f"{secret}:2: expected SCHEME:CREDENTIAL, as in digest:name:password"
+    )
+
+
+def test_an_up_has_a_credential_of_its_own(places: Places) -> None:
+    places.write(places.system, '[incumbent]\nauth = "/etc/mine"\ntls_ca = "/etc/ca.pem"\n')
+    places.run_up("up:1", auth="/up/operators.auth")
+
+    here = places.resolve(INCUMBENT_AUTH="/home/mine")
+    elsewhere = places.resolve({"zookeeper": "elsewhere:1"})
+    by_flag = places.resolve({"auth": "/flag"})
+
+    assert (str(here.auth), here.tls_ca) == ("/up/operators.auth", None)
+    assert (str(elsewhere.auth), str(elsewhere.tls_ca)) == ("/etc/mine", "/etc/ca.pem")
+    assert str(by_flag.auth) == "/flag"
+
+
+def test_insecure_is_true_or_false(places: Places) -> None:
+    assert places.resolve(INCUMBENT_INSECURE="true").insecure
+    assert not places.resolve(INCUMBENT_INSECURE="false").insecure
+    with pytest.raises(SpecErrors, match="INCUMBENT_INSECURE: expected true or false, got 'yes'"):
+        places.resolve(INCUMBENT_INSECURE="yes")

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from incumbent.agent.custody import Custody, Processes
@@ -23,7 +23,9 @@ from incumbent.agent.term import NodeNameTaken, Term
 from incumbent.agent.tree import Observed, Tree, write
 from incumbent.client import Client, Passport, State
 from incumbent.clock import Clock
+from incumbent.credentials import Credentials
 from incumbent.errors import (
+    AuthFailed,
     ConnectTimeout,
     FateUnknown,
     IncumbentError,
@@ -58,11 +60,15 @@ class AgentSettings:
     containments: Sequence[str] = ("sealed", "swept")
     stop_order: Sequence[str] = ()
     """Components in the order of their file; a drain stops them last to first."""
+    credentials: Credentials = field(default_factory=Credentials)
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> AgentSettings:
         """Out of WELCOME's settings, which have other keys too."""
-        return cls(**{key: given[key] for key in cls.__dataclass_fields__ if key in given})
+        values = {key: given[key] for key in cls.__dataclass_fields__ if key in given}
+        if "credentials" in values:
+            values["credentials"] = Credentials.from_json(values["credentials"])
+        return cls(**values)
 
 
 class Host(Processes, Protocol):
@@ -171,6 +177,9 @@ class Agent:
                 return client
             except ConnectTimeout as error:
                 self.say(str(error) if self.instances else f"nothing runs here: {error}")
+            except AuthFailed as error:
+                self.say(f"nothing runs here: {error}")
+                await asyncio.wait([self.custody.draining], timeout=CONNECT_REPORT)
         return None
 
     async def _next_session(self, client: Client) -> bool:
@@ -194,6 +203,7 @@ class Agent:
             clock=self.clock,
             rng=self.rng,
             tick=self.settings.tick,
+            **self.settings.credentials.for_client(),
             resume=resume,
             on_lost=self._lost,
             log=self.say,

@@ -162,6 +162,7 @@ class Wrapped:
             clock=self._clock,
             rng=self._rng,
             tick=self._settings.tick,
+            **self._settings.credentials.for_client(),
             on_lost=lambda: self._custody.prove_empty("the session is lost"),
             log=self._say,
         )

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from incumbent.credentials import Credentials
 from incumbent.guardian.messages import Exited
 from incumbent.lease import Numbers
 
@@ -62,6 +63,7 @@ class WrappedSettings:
     """Others may share the lock."""
     limit: int = 0
     """So many may have it at a time; 0: it is a lock."""
+    credentials: Credentials = field(default_factory=Credentials)
     once: OnceSettings = field(default_factory=lambda: OnceSettings(key="", record=""))
 
     @classmethod
@@ -70,6 +72,8 @@ class WrappedSettings:
         values = {key: given[key] for key in cls.__dataclass_fields__ if key in given}
         if "once" in values:
             values["once"] = OnceSettings(**values["once"])
+        if "credentials" in values:
+            values["credentials"] = Credentials.from_json(values["credentials"])
         return cls(**values)
 
 

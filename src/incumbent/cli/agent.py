@@ -20,7 +20,7 @@ from pathlib import Path
 from incumbent.agent.home import Home, HomeInUse
 from incumbent.cli.exits import NO, USAGE, Parser, failed
 from incumbent.cli.process import module
-from incumbent.cli.srvr import times
+from incumbent.cli.srvr import refuse_clear_text, times
 from incumbent.errors import IncumbentError
 from incumbent.parent import end_with
 from incumbent.runtime_file import boot_id, start_time
@@ -40,6 +40,9 @@ def main(argv: Sequence[str]) -> int:
     try:
         settings = resolve({key: getattr(options, key) for key in KEYS})
         hosts = settings.hosts()
+        credentials = settings.credentials()
+        tls = credentials.tls()
+        refuse_clear_text(hosts, credentials)
         home = Home(settings.data)
         _lock(home)
         node_id = home.node_id(lambda: f"{random.SystemRandom().getrandbits(64):016x}")
@@ -51,7 +54,7 @@ def main(argv: Sequence[str]) -> int:
         return failed(error, NO)
     if options.after_fd is not None and not os.read(options.after_fd, 1):
         return NO  # whoever was to say when is gone
-    seen = times(hosts, settings.session_timeout, settings.tick, _say)
+    seen = times(hosts, settings.session_timeout, settings.tick, _say, tls=tls)
 
     from incumbent.guardian.containment import probe
     from incumbent.guardian.main import run
@@ -70,6 +73,7 @@ def main(argv: Sequence[str]) -> int:
             "containments": [name for name, why_not in probe().items() if not why_not],
             "stop_order": [name for name in options.stop_order.split(",") if name],
             "data": str(settings.data),
+            "credentials": credentials.to_json(),
         },
         policy=Policy.KEEP,
         beat=seen.session_timeout / 10,
@@ -102,6 +106,24 @@ def _parser() -> Parser:
         metavar="SECONDS",
         type=float,
         help="the servers' tickTime, 0 for a single server (seen from the server by default)",
+    )
+    parser.add_argument(
+        "--auth",
+        metavar="FILE",
+        type=Path,
+        help="what this node shows to ZooKeeper: lines of SCHEME:CREDENTIAL, mode 0600",
+    )
+    for name, what in (
+        ("ca", "the certificates that sign the servers' ones, PEM: encrypt"),
+        ("cert", "this node's own certificate, PEM"),
+        ("key", "its key, PEM (default: in the certificate's file)"),
+    ):
+        parser.add_argument(f"--tls-{name}", metavar="FILE", type=Path, help=what)
+    parser.add_argument(
+        "--insecure",
+        action="store_const",
+        const=True,
+        help="show a digest, which is the password itself, in clear text to another machine",
     )
     parser.add_argument(
         "--parent-death",

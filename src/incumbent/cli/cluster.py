@@ -26,6 +26,7 @@ from incumbent.agent.tree import (
     read,
     seat_name,
 )
+from incumbent.cli.srvr import refuse_clear_text
 from incumbent.client import Client
 from incumbent.errors import NoNode, SpecError
 from incumbent.settings import Settings
@@ -91,12 +92,16 @@ class Cluster:
 async def connected(
     settings: Settings, *, timeout: float = CONNECT_TIME, session_timeout: float = SESSION
 ) -> AsyncIterator[Client]:
-    """A session for one command. Raises `ConnectTimeout`, `SettingMissing`."""
+    """A session for one command. Raises `ConnectTimeout`, `AuthFailed`, `SettingMissing`,
+    `SpecErrors`."""
+    hosts, credentials = settings.hosts(), settings.credentials()
+    refuse_clear_text(hosts, credentials)
     client = Client(
-        settings.hosts(),
+        hosts,
         session_timeout=session_timeout,
         request_timeout=max(timeout, 1.0),
         tick=settings.tick,
+        **credentials.for_client(),
         rng=random.SystemRandom(),
         log=lambda _line: None,
     )

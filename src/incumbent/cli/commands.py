@@ -160,7 +160,9 @@ def apply(
     hosts = settings.hosts()
 
     async def work() -> int:
-        seen = times(hosts, settings.session_timeout, settings.tick, say, patience=5.0)
+        asked = settings.session_timeout, settings.tick
+        tls = settings.credentials().tls()
+        seen = times(hosts, *asked, say, patience=5.0, tls=tls)
         async with connected(settings, session_timeout=seen.session_timeout) as client:
             numbers = _fit(file, specs, client.timeout, seen.tick)
             changes = await orders.apply(client, Tree(settings.root), specs)

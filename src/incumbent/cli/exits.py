@@ -14,11 +14,13 @@ from contextlib import suppress
 from typing import NoReturn
 
 from incumbent.errors import (
+    AuthFailed,
     BarrierTimeout,
     ConnectTimeout,
     FateUnknown,
     IncumbentError,
     LockTimeout,
+    NoAuth,
     NotSent,
     NumbersDontFit,
     SessionError,
@@ -81,10 +83,14 @@ class Parser(argparse.ArgumentParser):
 
 
 _CODES: tuple[tuple[type[IncumbentError] | tuple[type[IncumbentError], ...], int], ...] = (
+    (AuthFailed, NO),
     ((SpecError, SpecErrors, SettingMissing, NumbersDontFit), USAGE),
     ((ConnectTimeout, NotSent, FateUnknown, SessionError), UNREACHABLE),
     ((TimedOut, LockTimeout, BarrierTimeout), TIMED_OUT),
 )
+
+
+_ADMISSION = "; what is shown there is the setting `auth` (docs/security.md)"
 
 
 def exit_code(error: IncumbentError) -> int:
@@ -97,7 +103,7 @@ def exit_code(error: IncumbentError) -> int:
 
 def failed(error: IncumbentError, code: int | None = None) -> int:
     """Say it on stderr; the exit code."""
-    say(str(error))
+    say(f"{error}{_ADMISSION}" if isinstance(error, (NoAuth, AuthFailed)) else str(error))
     return exit_code(error) if code is None else code
 
 

@@ -7,14 +7,22 @@ hold.
 
 from __future__ import annotations
 
+import ipaddress
 import math
 import re
 import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-__all__ = ["Times", "ask_mode", "mode_of", "times"]
+from incumbent.credentials import Credentials
+from incumbent.errors import SpecError, SpecErrors
+
+if TYPE_CHECKING:
+    import ssl
+
+__all__ = ["Times", "ask_mode", "mode_of", "refuse_clear_text", "times"]
 
 EMBEDDED_SESSION = 10.0
 ENSEMBLE_SESSION = 30.0
@@ -37,11 +45,12 @@ def times(
     say: Callable[[str], None],
     *,
     patience: float = math.inf,
+    tls: ssl.SSLContext | None = None,
 ) -> Times:
     """What was not set is seen from the servers; waits `patience` seconds until one is reached."""
     if session_timeout is not None and tick is not None:
         return Times(session_timeout, tick)
-    mode = _wait_for_mode([_host(each) for each in hosts.split(",")], say, patience)
+    mode = _wait_for_mode([_host(each) for each in hosts.split(",")], say, patience, tls)
     is_alone = mode == "standalone"
     usual = EMBEDDED_SESSION if is_alone else ENSEMBLE_SESSION
     return Times(
@@ -50,13 +59,37 @@ def times(
     )
 
 
-def ask_mode(host: tuple[str, int], timeout: float = _PATIENCE) -> str:
+def refuse_clear_text(hosts: str, credentials: Credentials) -> None:
+    """A digest is the password itself. Raises `SpecErrors` before it would go anywhere; names
+    that nobody knows now are looked at again by the client.
+    """
+    has_digest = any(scheme == "digest" for scheme, _ in credentials.auth)
+    if not has_digest or credentials.has_tls or credentials.insecure:
+        return
+    for host in hosts.split(","):
+        try:
+            found = socket.getaddrinfo(*_host(host), type=socket.SOCK_STREAM)
+        except OSError:
+            continue
+        for *_, address in found:
+            if not ipaddress.ip_address(str(address[0]).partition("%")[0]).is_loopback:
+                text = (
+                    f"{credentials.shown} would go to {host} in clear text, its password too: "
+                    "say who the server must be with `tls_ca`, or accept it with `insecure`"
+                )
+                raise SpecErrors([SpecError("auth", 0, "", text)])
+
+
+def ask_mode(
+    host: tuple[str, int], timeout: float = _PATIENCE, tls: ssl.SSLContext | None = None
+) -> str:
     """`standalone`, `leader`, `follower`, …; "" where the server would not say.
 
     Raises OSError if it cannot be reached.
     """
-    with socket.create_connection(host, timeout) as connection:
-        connection.settimeout(timeout)
+    with socket.create_connection(host, timeout) as plain:
+        plain.settimeout(timeout)
+        connection = tls.wrap_socket(plain, server_hostname=host[0]) if tls else plain
         said = b""
         try:
             connection.sendall(b"srvr")
@@ -74,7 +107,10 @@ def mode_of(said: bytes) -> str:
 
 
 def _wait_for_mode(
-    hosts: list[tuple[str, int]], say: Callable[[str], None], patience: float
+    hosts: list[tuple[str, int]],
+    say: Callable[[str], None],
+    patience: float,
+    tls: ssl.SSLContext | None,
 ) -> str:
     until = time.monotonic() + patience
     said_at = -_SAY_EVERY
@@ -83,7 +119,7 @@ def _wait_for_mode(
         answers = []
         for host in hosts:
             try:
-                return ask_mode(host)
+                return ask_mode(host, tls=tls)
             except OSError as error:
                 answers.append(f"{host[0]}:{host[1]}: {(error.strerror or str(error)).lower()}")
         if time.monotonic() >= until:

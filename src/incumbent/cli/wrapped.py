@@ -19,7 +19,7 @@ from typing import Any
 from incumbent.agent.exit_codes import LOST, NOT_FOUND
 from incumbent.cli.exits import Parser, failed, interrupted, say
 from incumbent.cli.process import module
-from incumbent.cli.srvr import times
+from incumbent.cli.srvr import refuse_clear_text, times
 from incumbent.clock import SYSTEM
 from incumbent.errors import IncumbentError
 from incumbent.guardian import words
@@ -121,7 +121,11 @@ def wrap(wrapping: Wrapping) -> int:
     patience = math.inf if timeout is None else timeout or CONNECT_TIME
     try:
         hosts = settings.hosts()
-        seen = times(hosts, settings.session_timeout, settings.tick, say, patience=patience)
+        credentials = settings.credentials()
+        tls = credentials.tls()
+        refuse_clear_text(hosts, credentials)
+        asked = settings.session_timeout, settings.tick
+        seen = times(hosts, *asked, say, patience=patience, tls=tls)
     except IncumbentError as error:
         return failed(error, wrapping.usage)
     except KeyboardInterrupt:
@@ -143,6 +147,7 @@ def wrap(wrapping: Wrapping) -> int:
             "cwd": str(Path.cwd()),
             "give_up_at": None if timeout is None else began_at + patience,
             "waits": timeout != 0,
+            "credentials": credentials.to_json(),
             **wrapping.more,
         },
         policy=Policy.RELEASE,

@@ -1,17 +1,15 @@
 """One session for one `incumbent zk` command: where, below which znode, as whom.
 
-Rule of this file: a credential comes from a file that only its owner can read, never from the
-command line, where every user of the machine sees it.
+Rule of this file: `--auth-file` takes the place of the setting `auth`; nothing is shown but one.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import stat
 import sys
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,6 +20,7 @@ from incumbent.aio import Zk
 from incumbent.cli.cluster import CONNECT_TIME, SESSION
 from incumbent.cli.exits import No, Usage
 from incumbent.client import split_chroot
+from incumbent.credentials import Credentials, read_auth
 from incumbent.errors import NoNode
 from incumbent.settings import resolve
 from incumbent.wire import paths
@@ -48,7 +47,9 @@ Chroot = Annotated[
 AuthFile = Annotated[
     Path | None,
     typer.Option(
-        "--auth-file", metavar="FILE", help="Lines of SCHEME:CREDENTIAL, as digest:name:password."
+        "--auth-file",
+        metavar="FILE",
+        help="Lines of SCHEME:CREDENTIAL, as digest:name:password; default: the setting auth.",
     ),
 ]
 Insecure = Annotated[
@@ -63,8 +64,7 @@ class Where:
     hosts: str
     root: str
     tick: float | None
-    auth: tuple[tuple[str, bytes], ...]
-    insecure: bool
+    credentials: Credentials
 
     @property
     def chroot(self) -> str:
@@ -87,12 +87,14 @@ def chosen(
         if inner and chroot != inner:
             raise Usage(f"--chroot {chroot} and the {inner} in --zookeeper: give one of them")
         inner = chroot.rstrip("/")
+    credentials = settings.credentials()
+    if auth_file is not None:
+        credentials = replace(credentials, auth=read_auth(auth_file))
     return Where(
         hosts=f"{settings.hosts()}{inner}",
         root=settings.root,
         tick=settings.tick,
-        auth=_credentials(auth_file),
-        insecure=insecure,
+        credentials=replace(credentials, insecure=insecure or credentials.insecure),
     )
 
 
@@ -135,8 +137,7 @@ def do_there(where: Where, path: str, work: Callable[[Zk], Awaitable[int]]) -> N
             session_timeout=SESSION,
             request_timeout=CONNECT_TIME,
             tick=where.tick,
-            auth=where.auth,
-            insecure=where.insecure,
+            **where.credentials.for_client(),
             log=lambda _line: None,
         )
         async with connecting as zk:
@@ -158,24 +159,3 @@ async def missing(zk: Zk, where: Where, path: str) -> No:
     if where.chroot:
         return No(f"there is no {where.chroot}, which --chroot or --zookeeper makes the / here")
     return No(f"there is no {path}")
-
-
-def _credentials(file: Path | None) -> tuple[tuple[str, bytes], ...]:
-    """Lines of SCHEME:CREDENTIAL, such as digest:name:password."""
-    if file is None:
-        return ()
-    try:
-        if stat.S_IMODE(file.stat().st_mode) & 0o077:
-            raise Usage(f"{file} can be read by others: chmod 600 {file}")
-        lines = file.read_text().splitlines()
-    except OSError as error:
-        raise Usage(f"{file}: {(error.strerror or str(error)).lower()}") from None
-    found = []
-    for number, line in enumerate(lines, 1):
-        if not line.strip() or line.startswith("#"):
-            continue
-        scheme, colon, credential = line.strip().partition(":")
-        if not (scheme and colon and credential):
-            raise Usage(f"{file}:{number}: expected SCHEME:CREDENTIAL, as in digest:name:password")
-        found.append((scheme, credential.encode()))
-    return tuple(found)

@@ -18,7 +18,6 @@ from incumbent.client.calls import Call
 from incumbent.client.connection import Connection, ConnectionFailed, Link, Xids
 from incumbent.client.hosts import Host
 from incumbent.client.kerberos import Kerberos
-from incumbent.client.sasl import DigestMd5, Exchange, SaslFailed
 from incumbent.clock import Clock
 from incumbent.errors import AuthFailed
 from incumbent.lease import Lease, Numbers
@@ -31,6 +30,7 @@ from incumbent.wire import (
     Sasl,
     Xid,
 )
+from incumbent.wire.sasl import DigestMd5, Exchange, SaslFailed
 
 __all__ = ["SASL_SCHEMES", "Access", "Handshake", "Identity"]
 

@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from incumbent.client.sasl import SaslFailed
+from incumbent.wire.sasl import SaslFailed
 
 __all__ = ["Kerberos", "no_layer"]
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 import ssl
 from pathlib import Path
 
+from incumbent.credentials import tls_context
+
 __all__ = ["context"]
 
 
@@ -26,8 +28,4 @@ def context(
 
     Raises OSError (`ssl.SSLError` is one) for a file that cannot be read or used.
     """
-    made = ssl.create_default_context(cafile=None if ca is None else str(ca))
-    made.minimum_version = ssl.TLSVersion.TLSv1_2
-    if certificate is not None:
-        made.load_cert_chain(str(certificate), None if key is None else str(key), password)
-    return made
+    return tls_context(ca=ca, certificate=certificate, key=key, password=password)

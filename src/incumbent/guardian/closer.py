@@ -11,16 +11,20 @@ Rule of this file: it is only ever called after the proof; it cannot make anythi
 from __future__ import annotations
 
 import os
+import random
 import signal
 import socket
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NoReturn
 
 from incumbent import wire
+from incumbent.credentials import Credentials
 from incumbent.errors import WireError
 from incumbent.guardian import kernel
 from incumbent.wire.jute import Reader
+from incumbent.wire.sasl import DigestMd5, SaslFailed
 
 __all__ = ["TIME_LIMIT", "close_session", "spawn_closer"]
 
@@ -28,24 +32,35 @@ TIME_LIMIT = 5.0
 """Seconds that a closer may take."""
 _PAUSE = 0.1  # seconds between two rounds over the hosts
 _SESSION_EXPIRED = -112
+_SASL_STEPS = 2
 
 
-def spawn_closer(passport: Mapping[str, Any], hosts: str, breadcrumbs: Sequence[str]) -> int:
+def spawn_closer(
+    passport: Mapping[str, Any],
+    hosts: str,
+    breadcrumbs: Sequence[str],
+    credentials: Mapping[str, Any] | None = None,
+) -> int:
     """Fork it; its pid. It exits with 0 when the session is closed or was gone already."""
     pid = os.fork()
     if pid == 0:
-        _be_closer(passport, hosts, breadcrumbs)
+        _be_closer(passport, hosts, breadcrumbs, credentials)
     return pid
 
 
-def _be_closer(passport: Mapping[str, Any], hosts: str, breadcrumbs: Sequence[str]) -> NoReturn:
+def _be_closer(
+    passport: Mapping[str, Any],
+    hosts: str,
+    breadcrumbs: Sequence[str],
+    credentials: Mapping[str, Any] | None,
+) -> NoReturn:
     code = 1
     try:
         kernel.reset_signals()
         for signo in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(signo, signal.SIG_IGN)
         kernel.close_all_but({2})
-        close_session(passport, hosts, breadcrumbs)
+        close_session(passport, hosts, breadcrumbs, credentials)
         code = 0
     except BaseException as error:
         os.write(2, f"guardian: the session was not closed: {error}\n".encode())
@@ -57,21 +72,25 @@ def close_session(
     passport: Mapping[str, Any],
     hosts: str,
     breadcrumbs: Sequence[str],
+    credentials: Mapping[str, Any] | None = None,
     *,
     limit: float = TIME_LIMIT,
 ) -> None:
     """Re-attach, delete `breadcrumbs`, close. Tries every host, again and again.
 
-    `passport` is the JSON form. Raises the last host's OSError or WireError after `limit`
-    seconds.
+    `passport` and `credentials` are the JSON forms. Raises the last host's OSError or WireError
+    after `limit` seconds.
     """
     give_up_at = time.monotonic() + limit
+    tls = Credentials.from_json(credentials).tls() if credentials else None
     failure: Exception = OSError(f"{hosts!r} names no server")
     while True:
         for address in _addresses(hosts):
             share = max((give_up_at - time.monotonic()) / 2, 0.05)  # one that hangs is not all
             try:
-                with socket.create_connection(address, share) as connection:
+                with socket.create_connection(address, share) as plain:
+                    name = address[0]
+                    connection = tls.wrap_socket(plain, server_hostname=name) if tls else plain
                     _close_on(connection, passport, breadcrumbs, time.monotonic() + share)
                     return
             except (OSError, WireError) as error:
@@ -107,17 +126,37 @@ def _close_on(
     talk.send(hello.encode())
     if wire.ConnectResponse.decode(talk.receive()).session_id == 0:
         return  # expired: it is gone already
+    for scheme, hexed in passport["auth"]:
+        if scheme == "sasl":
+            _sasl(talk, bytes.fromhex(hexed))
+        elif scheme != "gssapi":  # whose tickets are the agent's: the session is closed without
+            packet = wire.AuthPacket(0, scheme, bytes.fromhex(hexed))
+            talk.send(packet.encode(wire.Xid.AUTH))
     requests: list[wire.Request] = [wire.Delete(path) for path in breadcrumbs]
-    auth = [wire.AuthPacket(0, each[0], bytes.fromhex(each[1])) for each in passport["auth"]]
-    xid = 0
-    for packet in auth:
-        talk.send(packet.encode(wire.Xid.AUTH))
-    for xid, request in enumerate([*requests, wire.CloseSession()], start=1):
-        talk.send(request.encode(xid))
+    last = _SASL_STEPS
+    for request in [*requests, wire.CloseSession()]:
+        last += 1
+        talk.send(request.encode(last))
     while True:
         header = wire.ReplyHeader.read(Reader(talk.receive()))
-        if header.xid == xid or header.err == _SESSION_EXPIRED:
+        if header.xid == last or header.err == _SESSION_EXPIRED:
             return
+
+
+def _sasl(talk: _Talk, credential: bytes) -> None:
+    """DIGEST-MD5. Refused is no reason to stay: the session can be closed without it."""
+    name, _, password = credential.partition(b":")
+    exchange = DigestMd5(name.decode(), password, f"{random.SystemRandom().getrandbits(128):032x}")
+    token = b""
+    with suppress(SaslFailed):
+        for xid in range(1, _SASL_STEPS + 1):
+            talk.send(wire.Sasl(token).encode(xid))
+            reader = Reader(talk.receive())
+            if wire.ReplyHeader.read(reader).err:
+                return
+            challenge = wire.Sasl(b"").decode_answer(reader) or b""
+            if xid < _SASL_STEPS:
+                token = exchange.respond(challenge)
 
 
 class _Talk:

@@ -356,7 +356,10 @@ class _Guardian:
     def run_closer(self, action: a.RunCloser) -> None:
         try:
             self.closer_pid = self.closer.spawn_closer(
-                action.passport, action.hosts, action.breadcrumbs
+                action.passport,
+                action.hosts,
+                action.breadcrumbs,
+                self.table.settings.get("credentials"),
             )
         except OSError as error:
             self.events.append(a.CloserFinished(False, str(error)))
@@ -393,11 +396,12 @@ class _Guardian:
     # ── small things
 
     def secrets(self) -> list[bytes]:
-        """What a fork must not keep: the passport's hex texts."""
+        """What a fork must not keep: the passport's hex texts, and the credentials as they are."""
         passport = self.table.passport or {}
-        auth = passport.get("auth") or []
-        texts = [passport.get("password", ""), *(each[1] for each in auth)]
-        return [str(text).encode() for text in texts]
+        credentials = self.table.settings.get("credentials") or {}
+        shown = [str(each[1]) for each in (*passport.get("auth", ()), *credentials.get("auth", ()))]
+        texts = [str(passport.get("password", "")), *shown]
+        return [*(text.encode() for text in texts), *map(bytes.fromhex, dict.fromkeys(shown))]
 
     def say(self, words_: str) -> None:
         """One line on stderr, lost rather than waited for."""

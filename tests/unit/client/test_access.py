@@ -23,7 +23,6 @@ from incumbent import aio
 from incumbent.client import Client, State
 from incumbent.client.handshake import Access, Handshake
 from incumbent.client.hosts import Host, split_chroot
-from incumbent.client.sasl import DigestMd5, SaslFailed
 from incumbent.client.tls import context
 from incumbent.clock import SYSTEM
 from incumbent.errors import (
@@ -45,6 +44,7 @@ from incumbent.wire import (
     Request,
 )
 from incumbent.wire.jute import INT
+from incumbent.wire.sasl import DigestMd5, SaslFailed
 
 # -- TLS ------------------------------------------------------------------------------------------
 

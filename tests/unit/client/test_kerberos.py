@@ -9,8 +9,8 @@ from tests.unit.client.scripted import scripted
 
 from incumbent.client import Client
 from incumbent.client.kerberos import no_layer
-from incumbent.client.sasl import SaslFailed
 from incumbent.errors import AuthFailed
+from incumbent.wire.sasl import SaslFailed
 
 
 def test_no_layer_is_agreed_on_and_nothing_else() -> None:
