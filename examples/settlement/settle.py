@@ -96,7 +96,8 @@ def main() -> None:
     where = os.environ.get("INCUMBENT_ZOOKEEPER", "127.0.0.1:2181")
     parser.add_argument("--zookeeper", default=where, metavar="HOSTS")
     parser.add_argument("--threads", type=int, default=4)
-    parser.add_argument("--name", default=f"settlement-{os.getpid()}")
+    name = os.environ.get("INCUMBENT_SEAT", f"settlement-{os.getpid()}")
+    parser.add_argument("--name", default=name)
     options = parser.parse_args()
 
     stop = threading.Event()
