@@ -34,7 +34,21 @@ from incumbent.spec import Spec, parse_specs
 ROOT = Path(__file__).parents[1]
 FILES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")])
 COMMANDS = (
-    *("up", "agent", "apply", "remove", "stop", "start", "restart", "signal", "status", "logs"),
+    *(
+        "up",
+        "agent",
+        "apply",
+        "remove",
+        "stop",
+        "start",
+        "restart",
+        "signal",
+        "move",
+        "freeze",
+        "unfreeze",
+        "status",
+        "logs",
+    ),
     *("node list", "node confirm-dead"),
     *("elect", "lock", "once", "server", "server backup", "server restore", "demo"),
     *("queue put", "queue take"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import subprocess
@@ -110,3 +111,80 @@ def test_zkcli_can_order_a_restart(nodes: Nodes) -> None:
 
     assert "Created" in done.stdout + done.stderr
     wait_until(lambda: nodes.wait("web", "running")["epoch"] == before["epoch"] + 1)
+
+
+def elections(nodes: Nodes) -> int:
+    """How often a candidate came or went at web's seat, ever."""
+    stat = nodes.ask(lambda client: client.exists(f"{TREE}/seats/0/election"))
+    assert stat is not None
+    return stat.cversion
+
+
+def test_a_move_is_handed_over_in_order_and_moved_back_by_default(nodes: Nodes) -> None:
+    before = nodes.wait("web", "running")
+    to = "n2" if before["node"] == "n1" else "n1"
+
+    there = nodes.cli("move", "web", "--to", to, "--wait")
+    moved = nodes.wait("web", "running", node=to)
+    back = nodes.cli("move", "web/0", "--wait")
+    wrong = nodes.cli("move", "web", "--to", "n9")
+
+    assert (there.stdout, there.stderr) == (f"web runs: on {to}\n", "")
+    assert not is_alive(before["pid"])
+    assert moved["epoch"] == before["epoch"] + 1
+    assert moved["why"].startswith(f"web {before['node']} → {to} in ")
+    assert back.stdout == f"web/0 runs: on {before['node']}\n"
+    assert wrong.returncode == 1
+    assert "there is no live node n9; live nodes: n1, n2 (`incumbent node list`)" in wrong.stderr
+
+
+def test_what_is_frozen_runs_on_and_is_not_started_again(nodes: Nodes) -> None:
+    before = nodes.wait("web", "running")
+
+    frozen = nodes.cli("freeze", "web")
+    refused = nodes.cli("restart", "web", "--wait")
+    nodes.apply(f'[component.web]\n{SLEEP}env.NEW = "1"\n[component.worker]\n{SLEEP}')
+    shown = nodes.wait("web", "running")
+    os.kill(before["pid"], signal.SIGKILL)
+    down = nodes.wait("web", "frozen")
+    moved = nodes.cli("move", "web")
+    ended = nodes.cli("unfreeze", "web")
+
+    assert frozen.stdout == "web is frozen\n"
+    assert "refused: frozen by " in refused.stderr
+    assert (shown["pid"], shown["why"]) == (before["pid"], down["why"])
+    assert "web is frozen by " in moved.stderr
+    assert "it is not moved; `incumbent unfreeze web` first" in moved.stderr
+    assert ended.stdout == "web is no longer frozen\n"
+    assert nodes.wait("web", "running")["epoch"] == before["epoch"] + 1
+
+
+def test_upgrades_en_masse_go_one_by_one_hold_no_election_and_end_at_the_first_failure(
+    nodes: Nodes,
+) -> None:
+    nodes.apply(
+        f'[component.a]\n{SLEEP}labels.team = "x"\n[component.web]\n{SLEEP}labels.team = "x"\n'
+        f'copies = 2\n[component.z]\n{SLEEP}labels.team = "x"\n[component.worker]\n{SLEEP}'
+    )
+    for name, seat in (("a", 0), ("web", 0), ("web", 1), ("z", 0)):
+        nodes.wait(name, "running", seat=seat)
+    wait_until(lambda: len(candidates(nodes)) == 2, what="both nodes to stand")
+    held, before = elections(nodes), nodes.row("web", 0)["epoch"]
+
+    done = nodes.cli("restart", "--label", "team=x", "--max-parallel", "1")
+    nodes.cli("stop", "web", "--wait")
+    failed = nodes.cli("restart", "--label", "team=x", "--max-parallel", "1")
+    there = nodes.row("a")["node"]
+    only = nodes.cli("restart", "--node", there, "a", "z", "--wait")
+    nothing = nodes.cli("restart", "--label", "team=y")
+
+    assert done.returncode == 0, done.stderr
+    assert [line.split()[0] for line in done.stdout.splitlines()] == ["a", "web", "z"]
+    assert elections(nodes) == held, "a restart held an election"
+    assert nodes.cluster().components[1].seats[0].record.epoch == before + 1
+    assert failed.returncode == 1
+    assert "not begun: z" in failed.stderr
+    assert "a restart done" in only.stdout
+    assert nothing.stderr.strip().endswith(
+        "no component here has team=y; labels there are: team=x (`labels` in the component file)"
+    )

@@ -7,7 +7,8 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from incumbent.agent.placement import SeatNeeds, place
+from incumbent.agent.placement import SeatNeeds, best_other, place
+from incumbent.agent.tree import SeatPlan
 
 NODES = [f"n{i}" for i in range(6)]
 SEATS = [f"c{i}/0" for i in range(14)]
@@ -116,3 +117,56 @@ def test_a_seat_that_has_just_come_moves_rather_than_one_that_runs():
 
     assert plan["web/0"].node == "n1"
     assert sorted(each.node for each in plan.values()) == ["n1", "n1", "n2", "n2", "n3"]
+
+
+@given(owners, nodes.filter(lambda live: len(live) > 1), st.data())
+def test_what_an_operator_moved_stays_and_moves_nothing_else(owner_of, live, data):
+    before = place(needs(owner_of), live)
+    moved = {
+        seat: data.draw(st.sampled_from([n for n in live if n != planned.node]))
+        for seat, planned in before.items()
+        if data.draw(st.booleans())
+    }
+    seats = [
+        SeatNeeds(
+            seat=seat,
+            owner=moved.get(seat, planned.node),
+            taken_from=planned.node if seat in moved else "",
+        )
+        for seat, planned in before.items()
+    ]
+
+    after = place(seats, live)
+
+    for seat, planned in before.items():
+        assert after[seat].node == moved.get(seat, planned.node)
+        assert after[seat].taken_from == (planned.node if seat in moved else "")
+
+
+def test_what_was_moved_to_a_node_that_is_gone_is_placed_anew_and_forgotten():
+    seats = [SeatNeeds(seat="web/0", owner="gone", taken_from="n1")]
+
+    plan = place(seats, ["n1", "n2"])
+
+    assert (plan["web/0"].node, plan["web/0"].taken_from) == ("n1", "")
+
+
+def test_what_is_frozen_is_not_moved():
+    seats = [SeatNeeds(seat=f"web/{k}", owner="n1", stays=True) for k in range(4)]
+
+    plan = place(seats, ["n1", "n2"])
+
+    assert {each.node for each in plan.values()} == {"n1"}
+
+
+def test_the_best_other_node_is_the_one_with_least_to_do():
+    plan = {
+        "a/0": SeatPlan(node="n1"),
+        "b/0": SeatPlan(node="n2"),
+        "c/0": SeatPlan(node="n2"),
+        "d/0": SeatPlan(node="n3"),
+    }
+
+    assert best_other("a/0", "n1", plan, ["n1", "n2", "n3"]) == "n3"
+    assert best_other("a/0", "n1", plan, ["n1", "n2"]) == "n2"
+    assert best_other("a/0", "n1", plan, ["n1"]) is None

@@ -418,7 +418,9 @@ class Cluster:
             for name, agent in sorted(self.agents.items()):
                 seats = agent.term.seats if agent.term is not None else {}
                 for seat in seats.values():
-                    self.world.note(f"at the end {name}: {seat.name} {seat.word.state} {seat.word.reason}")
+                    self.world.note(
+                        f"at the end {name}: {seat.name} {seat.word.state} {seat.word.reason}"
+                    )
             for seat in (f"c{number}/0" for number in range(self.seats)):
                 leaders = [name for name, each in sorted(self.leaders(seat).items()) if each]
                 assert len(leaders) <= 1, f"{seat} is led by {leaders}"

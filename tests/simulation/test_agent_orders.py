@@ -10,11 +10,14 @@ from tests.simulation.cluster import Cluster
 
 from incumbent.agent.commands import KEPT
 from incumbent.agent.tree import Command, Taken, read, write
-from incumbent.cli import lifecycle
+from incumbent.cli import lifecycle, wishes
 from incumbent.cli.exits import No
+from incumbent.cli.selection import Choice
 from incumbent.client import Client
+from incumbent.server import Server
 from incumbent.testing.guardian import SimGuardian
-from incumbent.wire import Acl
+from incumbent.testing.world import Host
+from incumbent.wire import Acl, Check, Create, Delete, Multi, Request
 
 
 class Ordered(Cluster):
@@ -48,7 +51,8 @@ class Ordered(Cluster):
 
     async def order(self, name: str, do: str = "restart", signal: str = "") -> str:
         command = Command(do=do, signal=signal, by="ops")
-        return await lifecycle.order(self.client, self.tree, "c0", command, order_id=name)
+        choice = Choice(component="c0", spec=None)
+        return await lifecycle.order(self.client, self.tree, choice, command, order_id=name)
 
     async def restart(self, name: str) -> dict[str, str]:
         path = await self.order(name)
@@ -83,6 +87,38 @@ def test_a_restart_is_a_new_epoch_under_the_same_leadership(seed: int) -> None:
     assert cluster.outcomes == [{"c0/0": f"done: epoch {n}"} for n in (2, 3, 4)]
     assert cluster.before == cluster.after, "an election was held"
     assert len({node for _, node in cluster.in_order}) == 1
+
+
+def test_the_request_log_of_restarts_has_no_election() -> None:
+    class Logged(Ordered):
+        is_logging = False
+
+        async def serve(self, host: Host) -> None:
+            self.log: list[Request] = []
+            server = Server(self.store, clock=host.clock, tick=0.5, rng=host.rng)
+            server.on_request = self.heard
+            await server.start("0.0.0.0", 2181)
+            await server.wait()
+
+        def heard(self, session: int, request: Request) -> None:
+            if self.is_logging:
+                self.log.append(request)
+
+        async def orders(self) -> None:
+            self.is_logging = True
+            for k in range(5):
+                await self.restart(f"r{k}")
+            self.is_logging = False
+
+    cluster = Logged(1)
+
+    cluster.run()
+
+    multis = [request.ops for request in cluster.log if isinstance(request, Multi)]
+    single = [[request] for request in cluster.log if isinstance(request, Create | Delete)]
+    written = [op.path for ops in (*multis, *single) for op in ops if not isinstance(op, Check)]
+    assert sum("/running/" in path for path in written) >= 2 * 5, "each makes one and deletes one"
+    assert not [path for path in written if "/election" in path]
 
 
 def test_an_order_by_hand_is_one_word() -> None:
@@ -140,11 +176,11 @@ def test_a_signal_reaches_what_runs_and_no_other() -> None:
 def test_what_is_stopped_is_not_restarted() -> None:
     class Stopped(Ordered):
         async def orders(self) -> None:
-            await lifecycle.want(self.client, self.tree, "c0", run=False)
+            await wishes.want(self.client, self.tree, "c0", run=False)
             await asyncio.sleep(3.0)
             self.outcome = await self.restart("r")
             self.asleep = self.starts()
-            await lifecycle.want(self.client, self.tree, "c0", run=True)
+            await wishes.want(self.client, self.tree, "c0", run=True)
             await lifecycle.until_running(self.client, self.tree, "c0")
 
     cluster = Stopped(1)

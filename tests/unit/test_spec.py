@@ -173,7 +173,7 @@ def test_the_bytes_are_a_public_format() -> None:
     assert encode(spec).decode() == (
         '{"v":1,"name":"a","command":["a","b"],"env":{"X":"é"},"env_file":null,"cwd":null,'
         '"stop_signal":15,"stop_grace":null,"copies":1,"requires":[],"nodes":[],'
-        '"isolation":null,"on_unclean":"wait"}'
+        '"isolation":null,"on_unclean":"wait","labels":{}}'
     )
 
 

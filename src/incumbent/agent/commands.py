@@ -36,7 +36,7 @@ from incumbent.errors import BadVersion, FateUnknown, NoNode, NotSent, Refused
 from incumbent.recipes.place import Place
 from incumbent.wire import Delete, SetData, Stat
 
-__all__ = ["KEPT", "KNOWN", "Order", "Orders", "is_done", "read_command", "signal_number"]
+__all__ = ["KEPT", "KNOWN", "Order", "Orders", "is_done", "meant", "read_command", "signal_number"]
 
 KEPT = 20
 KNOWN = ("restart", "signal NAME")
@@ -91,9 +91,15 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.command.do} {self.command.signal}".strip()
 
 
+def meant(command: Command, copies: int) -> list[str]:
+    """The seats that an order is for, by number."""
+    return command.only or [str(number) for number in range(copies)]
+
+
 def is_done(command: Command, copies: int) -> bool:
-    """Whether every seat's outcome is there."""
-    return all(k in command.seats and command.seats[k].outcome for k in map(str, range(copies)))
+    """Whether the outcome of every seat that it is for is there."""
+    seats = command.seats
+    return all(k in seats and seats[k].outcome for k in meant(command, copies))
 
 
 class Orders:
@@ -142,8 +148,8 @@ class Orders:
     async def take(self, place: Place, epoch: int, why_not: str, copies: int) -> Order | None:
         """The oldest order that is ours to carry out, taken; None: there is none.
 
-        `epoch`: of the instance that it concerns. `why_not`: why nothing can be carried out now,
-        which then is the outcome. `copies`: how many seats an order is for.
+        `epoch`: of the instance that it concerns. `why_not`: why nothing can be started now, which
+        then is the outcome of a restart. `copies`: how many seats an order is for.
         """
         for order in await self._open():
             command, taken = order.command, order.command.seats.get(self._number)
@@ -154,7 +160,7 @@ class Orders:
                 await self._write(place, order, taken.epoch, UNKNOWN)
             elif wrong := _problem(command):
                 await self._write(place, order, epoch, f"refused: {wrong}")
-            elif why_not:
+            elif why_not and command.do == "restart":
                 await self._write(place, order, epoch, f"refused: {why_not}")
             elif await self._write(place, order, epoch, ""):
                 self.begun = order
@@ -187,7 +193,8 @@ class Orders:
                 self._settled[name] = 0
                 continue
             taken = order.command.seats.get(self._number)
-            if taken is not None and taken.outcome:
+            is_ours = not order.command.only or self._number in order.command.only
+            if not is_ours or (taken is not None and taken.outcome):
                 self._settled[name] = order.czxid
             else:
                 found.append(order)

@@ -2,7 +2,9 @@
 
 Rule of this file: the plan is a function of its arguments alone, and of no order among them.
 At rest it moves nothing; a node that joins draws at most ⌈seats/nodes⌉ seats; a seat moves only
-where that evens two nodes out by at least two, so that no move is ever worth undoing.
+where that evens two nodes out by at least two, so that no move is ever worth undoing. What an
+operator moved stays, as long as its node lives and may have it, and no other seat moves for it: it
+counts where it was taken from.
 """
 
 from __future__ import annotations
@@ -13,7 +15,9 @@ from dataclasses import dataclass
 
 from incumbent.agent.tree import SeatPlan
 
-__all__ = ["SeatNeeds", "place"]
+__all__ = ["SeatNeeds", "best_other", "place", "standbys"]
+
+STANDBYS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +26,7 @@ class SeatNeeds:
 
     A seat for which nobody stands (no node has what it requires) is no load: `is_load` False.
     One that is in no plan yet has hardly begun: where either may move, it does (`is_new`).
+    `taken_from`: an operator moved it to its owner, from there. `stays`: it is frozen.
     """
 
     seat: str
@@ -29,21 +34,23 @@ class SeatNeeds:
     owner: str | None = None
     is_load: bool = True
     is_new: bool = False
+    taken_from: str = ""
+    stays: bool = False
 
     def allows(self, node: str) -> bool:
         return not self.nodes or node in self.nodes
 
 
-def place(
-    seats: Sequence[SeatNeeds], nodes: Sequence[str], *, standbys: int = 2
-) -> dict[str, SeatPlan]:
+def place(seats: Sequence[SeatNeeds], nodes: Sequence[str]) -> dict[str, SeatPlan]:
     """Seat → node and standbys. A seat that no live node may have is left out."""
     wanted = sorted(seats, key=lambda needs: needs.seat)
     live = sorted(nodes)
     allowed = {s.seat: [n for n in live if s.allows(n)] for s in wanted}
     target = {s.seat: s.owner for s in wanted if s.owner in allowed[s.seat]}
+    taken_from = {s.seat: s.taken_from for s in wanted if s.taken_from and s.seat in target}
     counted = {s.seat for s in wanted if s.is_load}
-    load = {n: sum(target[s] == n for s in sorted(counted & target.keys())) for n in live}
+    counts_at = {s: taken_from[s] if taken_from.get(s) in live else n for s, n in target.items()}
+    load = {n: sum(counts_at[s] == n for s in sorted(counted & target.keys())) for n in live}
 
     for needs in wanted:
         if needs.seat not in target and allowed[needs.seat]:
@@ -51,7 +58,8 @@ def place(
             target[needs.seat] = node
             load[node] += needs.is_load
 
-    movable = {seat: node for seat, node in target.items() if seat in counted}
+    held = {s.seat for s in wanted if s.stays} | taken_from.keys()
+    movable = {seat: node for seat, node in target.items() if seat in counted - held}
     new = {s.seat for s in wanted if s.is_new}
     while (move := _best_move(movable, allowed, load, new)) is not None:
         seat, node = move
@@ -60,10 +68,22 @@ def place(
         target[seat] = movable[seat] = node
 
     return {
-        seat: SeatPlan(node=node, standbys=_standbys(seat, node, allowed[seat], standbys))
+        seat: SeatPlan(
+            node=node,
+            standbys=standbys(seat, node, allowed[seat]),
+            taken_from=taken_from.get(seat, ""),
+        )
         for seat, node in sorted(target.items())
         if node is not None
     }
+
+
+def best_other(
+    seat: str, here: str, plan: Mapping[str, SeatPlan], may: Sequence[str]
+) -> str | None:
+    """Of the nodes that `may` have a seat, the one with least to do that is not `here`."""
+    load = {n: sum(each.node == n for s, each in plan.items() if s != seat) for n in may}
+    return min((n for n in sorted(may) if n != here), key=lambda n: load[n], default=None)
 
 
 def _best_move(
@@ -86,8 +106,8 @@ def _best_move(
     return None if best is None else (best[2], best[3])
 
 
-def _standbys(seat: str, node: str, allowed: Sequence[str], count: int) -> list[str]:
+def standbys(seat: str, node: str, allowed: Sequence[str]) -> list[str]:
     """Rendezvous hashing: spread over the nodes, and stable when others come and go."""
     others = [n for n in allowed if n != node]
     others.sort(key=lambda n: (hashlib.blake2b(f"{seat}\0{n}".encode()).digest(), n))
-    return others[:count]
+    return others[:STANDBYS]

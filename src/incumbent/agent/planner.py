@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from incumbent.agent.adoption import adopt
 from incumbent.agent.bell import Bell
 from incumbent.agent.placement import SeatNeeds, place
-from incumbent.agent.tree import Plan, UnreadableZnode, read, seat_name, write
+from incumbent.agent.tree import Plan, UnreadableZnode, read, seat_name, split_seat, write
 from incumbent.agent.view import patient
 from incumbent.errors import (
     BadVersion,
@@ -172,7 +172,8 @@ class Planner:
         had it. A seat that was planned and for which nobody stands is no load.
 
         While a plan is new, the owner is the one it names, if that node lives: whoever is first
-        in the middle of a move owns nothing, and nothing is to be undone for that.
+        in the middle of a move owns nothing, and nothing is to be undone for that. Where an
+        operator has moved a seat, the plan itself says so, until it cannot be there any more.
         """
         live = self._term.view.nodes
         nodes = self._term.view.session_nodes()
@@ -184,8 +185,10 @@ class Planner:
                 heads = [
                     nodes[key] for name in await read_ if (key := name.partition("-")[0]) in nodes
                 ]
-                planned = old.seats[seat].node if seat in old.seats else None
-                is_settled = planned not in live or not self._is_moving()
+                before = old.seats.get(seat)
+                planned = before.node if before is not None else None
+                taken_from = before.taken_from if before is not None and planned in live else ""
+                is_settled = planned not in live or not (taken_from or self._is_moving())
                 owner = heads[0] if heads and is_settled else planned
                 is_load = bool(heads) or planned is None
                 needs.append(
@@ -195,12 +198,18 @@ class Planner:
                         owner=owner,
                         is_load=is_load,
                         is_new=planned is None,
+                        taken_from=taken_from,
+                        stays=self._is_frozen(seat),
                     )
                 )
         finally:
             for each in reads:
                 each.cancel()
         return needs
+
+    def _is_frozen(self, seat: str) -> bool:
+        view = self._term.view.components.get(split_seat(seat)[0])
+        return view is not None and bool(view.desired.frozen_by)
 
     async def _contenders(self, seat: str) -> list[str]:
         """The candidates of a seat, first in line first."""

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from incumbent.agent import lifecycle
+from incumbent.agent.sentences import frozen
 from incumbent.agent.tree import SeatPlan
 from incumbent.agent.view import ComponentView
 
@@ -28,6 +29,8 @@ def why_not_run(term: Term, view: ComponentView) -> str:
         return unknown
     if not view.desired.run:
         return "an operator stopped it"
+    if view.desired.frozen_by:
+        return frozen(view.name, view.desired)
     return "the cluster is paused" if term.view.control.paused else ""
 
 
@@ -68,9 +71,16 @@ class Reasons:
             node, self.plan(), plan.version, declined, self.nodes_standing(listing)
         )
 
+    @property
+    def is_held(self) -> bool:
+        """Frozen, or paused: what runs stays as it is, since nothing may start in its place."""
+        return bool(self._view.desired.frozen_by) or self._term.view.control.paused
+
     def why_not_here(self, is_running: bool) -> str:
         """Why this node must not have it, whoever else could."""
         spec = self._view.spec
+        if self.is_held:
+            return ""
         if spec is None:
             return "" if is_running else self._view.problem  # another node may be able to read it
         if not spec.allows(self._term.node):
@@ -81,7 +91,7 @@ class Reasons:
     def why_abdicate(self, accepted: int, listing: Sequence[str]) -> str:
         """A newer plan than the one under which it was accepted gives it to one that stands."""
         plan, version = self.plan(), self._term.view.plan.version
-        if plan is None or plan.node == self._term.node or version <= accepted:
+        if self.is_held or plan is None or plan.node == self._term.node or version <= accepted:
             return ""
         stands = plan.node in self.nodes_standing(listing)
         return f"plan {version} gives it to {plan.node}" if stands else ""
@@ -90,9 +100,17 @@ class Reasons:
         """Why what runs, which is `program`, is to be stopped while the seat is kept."""
         if not self._view.desired.run:
             return "an operator stopped it"
-        if self._view.spec is not None and self._view.program != program:
+        if self._view.spec is not None and self._view.program != program and not self.is_held:
             return "its spec has changed"
         return ""
+
+    def state_while_down(self, until: float | None) -> str:
+        """What to call it while nothing of it runs and nothing may start (`until` then)."""
+        if not self._view.desired.run:
+            return "stopped"
+        if self._view.desired.frozen_by:
+            return "frozen"
+        return "waiting" if until is None else "backoff"
 
     def plan(self) -> SeatPlan | None:
         return self._term.view.plan.seats.get(self._name)

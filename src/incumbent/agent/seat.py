@@ -323,8 +323,7 @@ class Seat:
                     elif wait and orders.begun is not None:
                         await self._answer(orders, place, f"failed: {wait}")
                     elif wait:
-                        state = "waiting" if until is None else "backoff"
-                        self._say(state if self._view.desired.run else "stopped", wait)
+                        self._say(self._reasons.state_while_down(until), wait)
                         await self.bell.heard(until)
                     else:
                         await self._start(place)

@@ -5,15 +5,24 @@ Rule of this file: facts in, one line out; nothing is decided here.
 
 from __future__ import annotations
 
-from incumbent.agent.tree import Observed
+import time
+
+from incumbent.agent.tree import Desired, Observed
 from incumbent.guardian import messages as m
 from incumbent.launch import went_background
 from incumbent.spec import Spec
 
-__all__ = ["REMOVED", "how_it_ended", "receipt"]
+__all__ = ["REMOVED", "frozen", "how_it_ended", "receipt"]
 
 REMOVED = "it was removed"
 """Why a seat is given up that the components have no more."""
+
+
+def frozen(component: str, desired: Desired) -> str:
+    """By whom and since when, and what ends it."""
+    since = time.strftime("%Y-%m-%d %H:%M", time.gmtime(desired.frozen_since))
+    who = f"frozen by {desired.frozen_by} since {since} UTC"
+    return f"{who}: nothing is started or moved until `incumbent unfreeze {component}`"
 
 
 def how_it_ended(spec: Spec | None, exited: m.Exited | None, refused: m.Refused | None) -> str:

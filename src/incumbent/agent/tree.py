@@ -28,6 +28,7 @@ __all__ = [
     "Taken",
     "Tree",
     "UnreadableZnode",
+    "altered",
     "read",
     "seat_name",
     "session_key",
@@ -73,10 +74,14 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Desired(msgspec.Struct, frozen=True, kw_only=True):
-    """/components/<c>/desired: what operators want."""
+    """/components/<c>/desired: what operators want. `frozen_by`: who wants it left as it is, since
+    when (wall time): nothing of it is started, moved or restarted; it may be stopped.
+    """
 
     v: int = 1
     run: bool = True
+    frozen_by: str = ""
+    frozen_since: float = 0.0
 
 
 class SeatRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -149,20 +154,25 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True):
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
     """/components/<c>/commands/<id>: what the leaders of its seats are to do once. `seats`: by
-    number, who took it. `signal`: its name, SIGHUP, where that is what to do."""
+    number, who took it. `signal`: its name, SIGHUP, where that is what to do. `only`: the numbers
+    of the seats that it is for; none: all."""
 
     v: int = 1
     do: str
     signal: str = ""
     by: str = ""
+    only: list[str] = []
     seats: dict[str, Taken] = {}
 
 
 class SeatPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a seat should be: its node, and those that stand by."""
+    """Where a seat should be: its node, and those that stand by. `taken_from`: an operator moved
+    it to `node`, from there.
+    """
 
     node: str
     standbys: list[str] = []
+    taken_from: str = ""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -178,6 +188,11 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 def write(record: msgspec.Struct) -> bytes:
     return msgspec.json.encode(record)
+
+
+def altered(record: T, **changes: Any) -> T:
+    """The same record with other values in it."""
+    return msgspec.structs.replace(record, **changes)
 
 
 def read(kind: type[T], data: bytes, path: str) -> T:

@@ -25,7 +25,7 @@ from incumbent.cli.explain import node_rows, seat_rows, title
 from incumbent.cli.options import AsOutput, Data, Hosts, Output, Root
 from incumbent.cli.screen import print_table
 from incumbent.cli.srvr import times
-from incumbent.cli.stop_start import restart, signal, start, stop
+from incumbent.cli.stop_start import freeze, move, restart, signal, start, stop, unfreeze
 from incumbent.cli.together import barrier_app, queue_app
 from incumbent.cli.zk import zk_app
 from incumbent.errors import IncumbentError, NumbersDontFit, SpecError, SpecErrors
@@ -204,7 +204,7 @@ def remove(
     _run(work())
 
 
-for _ordering in (stop, start, restart, signal):
+for _ordering in (stop, start, restart, signal, move, freeze, unfreeze):
     app.command()(_ordering)
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from incumbent.agent import lifecycle
+from incumbent.agent.sentences import frozen
 from incumbent.agent.tree import Breadcrumb, NodeFacts, Observed, seat_name
 from incumbent.cli.cluster import Cluster, ComponentState, SeatState, all_breadcrumbs
 
@@ -194,13 +195,39 @@ class _Look:
             state=observed.state,
             pid=observed.pid,
             since=observed.since,
-            why=observed.reason or observed.receipt or self._by_plan(crumb.node),
+            why=self._why_so(observed) or self._by_plan(crumb.node),
         )
+
+    def _why_so(self, observed: Observed) -> str:
+        """What comes before where it is planned to be."""
+        if observed.reason:
+            return observed.reason
+        if self.component.desired.frozen_by:
+            return frozen(self.component.name, self.component.desired)
+        plan = self.cluster.plan.seats.get(self.name)
+        if plan is not None and plan.taken_from and plan.node != observed.node:
+            return self._why_not_there(plan.node)
+        return observed.receipt
+
+    def _why_not_there(self, node: str) -> str:
+        """It was moved to `node`, and is not there."""
+        agents = {each.get("node"): each for each in self.agents.values()}
+        said = agents.get(node, {}).get("seats", {}).get(self.name, {})
+        spec = self.component.spec
+        if said.get("state") == "aside":
+            why = str(said.get("reason"))
+        elif spec is not None and spec.requires:
+            why = f"it may lack {' or '.join(spec.requires)}; `incumbent status` there tells"
+        else:
+            why = "it does not stand for it yet"
+        return f"an operator moved it to {node}: {why}"
 
     def _by_plan(self, node: str) -> str:
         plan = self.cluster.plan.seats.get(self.name)
         if plan is None or plan.node != node:
             return ""
+        if plan.taken_from:
+            return f"an operator moved it here from {plan.taken_from}"
         return f"plan {self.cluster.plan.version} gives it to {node}"
 
     def _waiting(self) -> Row:
@@ -215,6 +242,10 @@ class _Look:
                 )
         if not self.component.desired.run:
             return replace(row, state="stopped", why="an operator stopped it")
+        if self.component.desired.frozen_by:
+            return replace(
+                row, state="frozen", why=frozen(self.component.name, self.component.desired)
+            )
         if self.cluster.control.paused:
             return replace(row, state="paused", why="the cluster is paused: nothing starts")
         for agent in self.agents.values():

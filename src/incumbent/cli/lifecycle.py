@@ -1,7 +1,6 @@
-"""`stop`, `start`, `restart`, `signal`: what operators want of components that are there.
+"""Orders to components that are there (`restart`, `signal`), and waiting for what was ordered.
 
-Stop and start are what is wanted from now on: a word in the tree, obeyed by whoever leads.
-The others are orders, carried out once by who leads then, without giving the seat up.
+An order is carried out once, by who leads then, without giving the seat up.
 
 Rule of this file: what is ordered stays ordered; waiting for it only looks.
 """
@@ -11,57 +10,35 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from fnmatch import fnmatchcase
 
-from incumbent.agent.commands import is_done, read_command
+from incumbent.agent.commands import is_done, meant, read_command
 from incumbent.agent.tree import (
     Command,
-    Desired,
     Observed,
     SeatRecord,
     Tree,
+    altered,
     read,
     seat_name,
     write,
 )
 from incumbent.agent.view import patient
 from incumbent.cli.exits import No
-from incumbent.cli.orders import components
+from incumbent.cli.selection import Choice
 from incumbent.client import Client
 from incumbent.errors import NodeExists, NoNode
 from incumbent.spec import decode
 from incumbent.wire import WatchEvent
 
-__all__ = ["matching", "order", "until_outcome", "until_running", "want"]
-
-
-async def matching(client: Client, tree: Tree, patterns: Sequence[str]) -> list[str]:
-    """The components that these names and globs (`web*`) mean. Raises `No` for one without any."""
-    known = await components(client, tree)
-    chosen: dict[str, None] = {}
-    for pattern in patterns:
-        found = [name for name in known if fnmatchcase(name, pattern)]
-        if not found:
-            raise No(f"there is no component {pattern}; there are: {', '.join(known) or 'none'}")
-        chosen.update(dict.fromkeys(found))
-    return list(chosen)
-
-
-async def want(client: Client, tree: Tree, component: str, *, run: bool) -> bool:
-    """Write down whether it is to run. False: that was wanted already."""
-    path = tree.desired(component)
-    data, stat = await client.get(path)
-    if read(Desired, data, path).run == run:
-        return False
-    await client.set(path, write(Desired(run=run)), stat.version)
-    return True
+__all__ = ["order", "until_outcome", "until_running"]
 
 
 async def order(
-    client: Client, tree: Tree, component: str, command: Command, *, order_id: str
+    client: Client, tree: Tree, choice: Choice, command: Command, *, order_id: str
 ) -> str:
     """Order it once; the path of the order."""
-    path = f"{tree.commands(component)}/{order_id}"
+    path = f"{tree.commands(choice.component)}/{order_id}"
+    command = altered(command, only=[str(number) for number in choice.only])
     with suppress(NodeExists):  # an earlier try of ours, whose answer was lost
         await client.create(path, write(command), parents=True)
     return path
@@ -86,14 +63,16 @@ async def until_outcome(client: Client, tree: Tree, component: str, path: str) -
         command = read_command(data, path)
         if is_done(command, copies):
             client.unwatch(path, watcher)
-            names = [seat_name(component, k) for k in range(copies)]
-            return {name: command.seats[name.rpartition("/")[2]].outcome for name in names}
+            said = command.seats
+            return {f"{component}/{k}": said[k].outcome for k in meant(command, copies)}
         await changed.wait()
 
 
-async def until_running(client: Client, tree: Tree, component: str) -> None:
-    """Until every seat says that its newest instance runs."""
-    for number in range(await _copies(client, tree, component)):
+async def until_running(
+    client: Client, tree: Tree, component: str, only: Sequence[int] = (), *, node: str = ""
+) -> None:
+    """Until every seat (`only` these) says that its newest instance runs, on `node` if one is named."""
+    for number in only or range(await _copies(client, tree, component)):
         seat = seat_name(component, number)
         path = tree.observed(seat)
         while True:
@@ -106,7 +85,11 @@ async def until_running(client: Client, tree: Tree, component: str) -> None:
             record, _stat = await client.get(tree.seat(seat))
             observed = read(Observed, data, path) if data else None
             epoch = read(SeatRecord, record, tree.seat(seat)).epoch
-            if observed is not None and (observed.state, observed.epoch) == ("running", epoch):
+            if (
+                observed is not None
+                and (observed.state, observed.epoch) == ("running", epoch)
+                and node in ("", observed.node)
+            ):
                 client.unwatch(path, watcher)
                 break
             await changed.wait()

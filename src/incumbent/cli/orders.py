@@ -15,9 +15,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from incumbent.agent.tree import Breadcrumb, Desired, Tree, read, seat_name, write
+from incumbent.agent.tree import Breadcrumb, Desired, Tree, altered, read, seat_name, write
 from incumbent.cli.cluster import Cluster, all_breadcrumbs
 from incumbent.cli.exits import No, TimedOut
+from incumbent.cli.wishes import components, spec_bytes, want
 from incumbent.client import Client
 from incumbent.errors import (
     BadVersion,
@@ -35,12 +36,12 @@ __all__ = [
     "again",
     "apply",
     "breadcrumbs_of",
-    "components",
     "confirm_dead",
     "discard",
     "make_skeleton",
     "not_removed",
     "remove",
+    "runs",
     "until_ended",
 ]
 
@@ -81,19 +82,9 @@ async def apply(
     return [*changes, *(Change(name, "absent") for name in others)]
 
 
-async def components(client: Client, tree: Tree) -> list[str]:
-    """The names of those that were not removed."""
-    try:
-        names = await client.children(tree.components)
-    except NoNode:
-        return []
-    reads = await asyncio.gather(*(_spec(client, tree, name) for name in names))
-    return [name for name, found in zip(names, reads, strict=True) if found and found[0]]
-
-
 async def discard(client: Client, tree: Tree, name: str) -> bool:
     """Stop a component; if nothing of it runs, remove it. Returns whether it is removed."""
-    await again(lambda: _stop(client, tree, name))
+    await again(lambda: want(client, tree, name, run=False))
     return await again(lambda: _bury(client, tree, name))
 
 
@@ -104,7 +95,7 @@ async def remove(
 
     Raises `No` if there is none, `TimedOut`: it stays stopped then.
     """
-    if not await again(lambda: _stop(client, tree, name)):
+    if await again(lambda: want(client, tree, name, run=False)) is None:
         known = ", ".join(await components(client, tree)) or "none"
         raise No(f"there is no component {name}; there are: {known}")
     try:
@@ -188,7 +179,7 @@ async def _make_skeleton(client: Client, tree: Tree) -> None:
 
 async def _declare(client: Client, tree: Tree, spec: Spec, run: bool) -> Change:
     name, data = spec.name, encode(spec)
-    found = await _spec(client, tree, name)
+    found = await spec_bytes(client, tree, name)
     if found is None:
         first, rest = _seats(tree, spec, range(spec.copies))
         top = [(tree.component(name), b"" if rest else data), *tree.component_skeleton(name, 0)]
@@ -204,12 +195,14 @@ async def _declare(client: Client, tree: Tree, spec: Spec, run: bool) -> Change:
     first, rest = _seats(tree, spec, [k for k in range(spec.copies) if k not in there])
     path = tree.desired(name)
     wanted, stat = await client.get(path)
-    is_stopped = not read(Desired, wanted, path).run
+    before = read(Desired, wanted, path)
+    is_stopped = not before.run
     ops = list(first)
     if old != data:
         ops.append(SetData(tree.component(name), data, version))
     if is_stopped and (run or not old):
-        ops.append(SetData(path, write(Desired(run=True)), stat.version))
+        again_ = altered(before, run=True) if old else Desired()
+        ops.append(SetData(path, write(again_), stat.version))
     await _in_parts(client, rest)
     await client.multi(ops)
     if old == data:
@@ -267,7 +260,7 @@ async def _bury(client: Client, tree: Tree, name: str) -> bool:
     A start's multi checks the version of `desired` that it read as "run". So once it says
     "stop", and then no breadcrumb is found, none can come while `desired` stays as it is.
     """
-    found = await _spec(client, tree, name)
+    found = await spec_bytes(client, tree, name)
     if found is None or not found[0]:
         return True
     path = tree.desired(name)
@@ -278,33 +271,7 @@ async def _bury(client: Client, tree: Tree, name: str) -> bool:
     return True
 
 
-async def _stop(client: Client, tree: Tree, name: str) -> bool:
-    """Order it to stop; False if there is no such component."""
-    found = await _spec(client, tree, name)
-    if found is None or not found[0]:
-        return False
-    path = tree.desired(name)
-    data, stat = await client.get(path)
-    if read(Desired, data, path).run:
-        await client.multi(
-            [
-                Check(tree.component(name), found[1]),
-                SetData(path, write(Desired(run=False)), stat.version),
-            ]
-        )
-    return True
-
-
 # ── reading
-
-
-async def _spec(client: Client, tree: Tree, name: str) -> tuple[bytes, int] | None:
-    """The component's bytes (none: a tombstone) and their version; None if it never was."""
-    try:
-        data, stat = await client.get(tree.component(name))
-    except NoNode:
-        return None
-    return data, stat.version
 
 
 async def _breadcrumbs(client: Client, tree: Tree, name: str) -> list[tuple[str, Breadcrumb]]:
@@ -320,6 +287,11 @@ async def _breadcrumbs(client: Client, tree: Tree, name: str) -> list[tuple[str,
                 continue
             found.append((seat, read(Breadcrumb, data, path)))
     return found
+
+
+async def runs(client: Client, tree: Tree, name: str) -> bool:
+    """Whether anything of a component may be running."""
+    return bool(await _breadcrumbs(client, tree, name))
 
 
 async def until_ended(client: Client, tree: Tree, name: str, say: Callable[[str], None]) -> None:

@@ -206,6 +206,18 @@ def _on_unclean(value: Any, wrong: Wrong) -> Any:
     return value
 
 
+def _labels(value: Any, wrong: Wrong) -> dict[str, str]:
+    if not isinstance(value, dict):
+        wrong(f'expected a table of strings, like {{ team = "search" }}; got {kind(value)}')
+        return {}
+    for name, text in value.items():
+        if problem := name_problem(name):
+            wrong(f"{name!r} is no label's name: {problem}", name)
+        if not isinstance(text, str):
+            wrong(f"expected a string, got {kind(text)}", name)
+    return dict(sorted(value.items()))
+
+
 def _literal(value: Any) -> str:
     short = isinstance(value, str) and re.fullmatch(r"[ -~]{0,40}", value)
     return f'"{value}"' if short else kind(value)
@@ -223,4 +235,5 @@ CHECKS: Mapping[str, Check] = {
     "nodes": _nodes,
     "isolation": _isolation,
     "on_unclean": _on_unclean,
+    "labels": _labels,
 }

@@ -1,7 +1,7 @@
 """A component's spec: what must run once, and how; its form in ZooKeeper.
 
 Rule of this file: a `Spec` is complete and checked (see `checks`), and equal specs have equal
-bytes: every key is written, in the order below, with `env` and `nodes` sorted.
+bytes: every key is written, in the order below, with `env`, `nodes` and `labels` sorted.
 
 The version "v" grows when an older agent would run a newer spec wrongly; it then refuses it. A
 key that it may ignore is added without a new version: unknown keys are passed over.
@@ -41,6 +41,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, tag_field="v", tag=VERSION
     nodes        the only nodes that may run it, sorted; empty allows every node
     isolation    None is the strongest that the node can do
     on_unclean   whether a successor waits for a swept instance that nobody saw die
+    labels       for operators, who name components by them; sorted by name
     """
 
     name: Name
@@ -55,6 +56,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, tag_field="v", tag=VERSION
     nodes: tuple[Name, ...] = ()
     isolation: Literal["sealed", "swept"] | None = None
     on_unclean: Literal["wait", "go"] = "wait"
+    labels: dict[Name, str] = {}
 
     def allows(self, node: str) -> bool:
         """Whether `node` may run it, by name."""
@@ -101,9 +103,11 @@ def changed_keys(old: Spec, new: Spec) -> list[str]:
 
 def program(spec: Spec) -> str:
     """Short for all that a running instance was started with: where it is another, the instance
-    is out of date. How many there are, and where they may run, is none of its business.
+    is out of date. How many there are, where they may run, and their labels are none of its business.
     """
-    own = msgspec.structs.replace(spec, copies=1, requires=(), nodes=(), on_unclean="wait")
+    own = msgspec.structs.replace(
+        spec, copies=1, requires=(), nodes=(), on_unclean="wait", labels={}
+    )
     return hashlib.blake2b(encode(own), digest_size=8).hexdigest()
 
 

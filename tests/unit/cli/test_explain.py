@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -125,6 +126,34 @@ def test_it_says_how_it_came_there_or_by_which_plan() -> None:
 
     assert only(cluster(web(running()), plan=plan)).why == "plan 3 gives it to n1"
     assert only(cluster(web(running(observed=moved)), plan=plan)).why == "web n2 → n1 in 74 ms"
+
+
+def test_a_frozen_seat_says_by_whom_and_since_when() -> None:
+    frozen = Desired(frozen_by="ops@desk", frozen_since=NOW)
+
+    runs = only(cluster(replace(web(running()), desired=frozen)))
+    rests = only(cluster(replace(web(), desired=frozen)))
+
+    assert (runs.state, rests.state) == ("running", "frozen")
+    assert runs.why == rests.why
+    assert runs.why == (
+        "frozen by ops@desk since 2027-01-15 08:00 UTC: nothing is started or moved until "
+        "`incumbent unfreeze web`"
+    )
+
+
+def test_a_seat_that_an_operator_moved_says_so_or_why_it_is_not_there() -> None:
+    plan = Plan(version=3, seats={"web/0": SeatPlan(node="n2", taken_from="n1")})
+    there = running(name="n2", observed=seen(4, "running", "n2"))
+
+    arrived = only(cluster(web(there), plan=plan))
+    waits = only(cluster(web(running(), requires=("/dev/x",)), plan=plan))
+    here = {"node": "n2", "session": "52", "seats": {"web/0": {"state": "aside", "reason": "so"}}}
+    told = only(cluster(web(running()), plan=plan), here)
+
+    assert arrived.why == "an operator moved it here from n1"
+    assert waits.why.startswith("an operator moved it to n2: it may lack /dev/x; ")
+    assert told.why == "an operator moved it to n2: so"
 
 
 def test_an_observation_of_an_earlier_epoch_is_stale() -> None:
