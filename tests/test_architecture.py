@@ -122,7 +122,7 @@ RIM: dict[str, set[str]] = {
         "server/server",
     },
     "to_thread": set(),
-    "run_in_executor": {"sync"},
+    "run_in_executor": {"blocking_work", "sync"},
     "threading": {"blocking", "client/kerberos", "guardian/logwriter", "portal", "server/worker"},
     "time": {
         "agent/lines",

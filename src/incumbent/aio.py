@@ -167,7 +167,12 @@ class Zk(Verbs):
         return self.client.session_id
 
     async def close(self) -> None:
-        """End the session: its ephemeral znodes are gone when this returns, if it is connected."""
+        """End the session: its ephemeral znodes are gone when this returns, if it is connected.
+
+        Work whose block is still open is left first, as at its end, within a session timeout.
+        """
+        if self._ledger.before_close and self.client.state is not State.CLOSED:
+            await self._ledger.last_words(self.client.timeout)
         self._ledger.drop()
         await self.client.close()
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
@@ -18,9 +19,10 @@ from types import TracebackType
 from incumbent.blocking import Lost
 from incumbent.errors import HoldLost, SessionError, Taken
 from incumbent.portal import Portal
-from incumbent.work import claim as claims
+from incumbent.work import claim as ours
 from incumbent.work import work as works
 from incumbent.work.records import Record
+from incumbent.work.run import Counters
 
 __all__ = ["Claim", "Work"]
 
@@ -28,7 +30,7 @@ __all__ = ["Claim", "Work"]
 class Claim:
     """The twin of `incumbent.work.Claim`, for any thread."""
 
-    def __init__(self, portal: Portal, claim: claims.Claim) -> None:
+    def __init__(self, portal: Portal, claim: ours.Claim) -> None:
         """On the loop."""
         self._portal = portal
         self._claim = claim
@@ -71,6 +73,7 @@ class Claim:
 
     def __enter__(self) -> Claim:
         self.ensure()
+        self._claim.is_busy = True
         self._claim.begun()
         return self
 
@@ -124,9 +127,9 @@ class Work:
 
     def claims(self, items: Iterable[str], *, batch: int = 500) -> Iterator[Claim]:
         for names in works.pieces(items, batch):
-            ours = [each for each in self._take(names).values() if isinstance(each, Claim)]
+            taken = [each for each in self._take(names).values() if isinstance(each, Claim)]
             try:
-                for claim in ours:
+                for claim in taken:
                     if claim._claim.why_not() is not None:
                         continue  # not begun: others will
                     claim._claim.begun()
@@ -135,10 +138,71 @@ class Work:
                         claim.ensure()
                         self._portal.post(partial(claim._claim.leave, None))
             finally:
-                self._portal.post(partial(_give_back, ours))
+                self._portal.post(partial(_give_back, taken))
+
+    def run(
+        self,
+        source: Callable[[], Iterable[str]],
+        handler: Callable[..., object],
+        *,
+        read: Callable[[str], object] | None = None,
+        workers: int = 8,
+        tries: int = 5,
+        idle: float = 1.0,
+        until_empty: bool = False,
+        progress: Callable[[Counters], object] | None = None,
+    ) -> Counters:
+        """As in asyncio; `source`, `read` and `handler` are called in threads, `workers` of them
+        for the handlers, `progress` on the loop: no waiting there. A KeyboardInterrupt begins
+        nothing more and is raised when the handlers, which nothing interrupts, have ended."""
+        with ThreadPoolExecutor(workers, "incumbent-work") as pool, ThreadPoolExecutor(1) as lists:
+
+            async def list_items() -> Iterable[str]:
+                loop = asyncio.get_running_loop()
+                return await loop.run_in_executor(lists, lambda: list(source()))
+
+            async def handle(each: ours.Claim) -> None:
+                claim = Claim(self._portal, each)
+                await _in_thread(pool, each, partial(self._handle, claim, read, handler))
+
+            return self._portal.run(
+                lambda: self._work.run(
+                    list_items,
+                    handle,
+                    workers=workers,
+                    tries=tries,
+                    idle=idle,
+                    until_empty=until_empty,
+                    progress=progress,
+                )
+            )
+
+    def stop(self) -> None:
+        self._portal.post(self._work.stop)
+
+    @property
+    def counters(self) -> Counters:
+        return self._work.counters
+
+    def _handle(
+        self,
+        claim: Claim,
+        read: Callable[[str], object] | None,
+        handler: Callable[..., object],
+    ) -> None:
+        """In a thread."""
+        if read is None:
+            handler(claim)
+        elif (found := read(claim.item)) is not None:
+            handler(claim, found)
+        else:
+            self._work.counters.unneeded += 1
 
     def look(self, item: str) -> Record | None:
         return self._portal.run(lambda: self._work.look(item))
+
+    def parked(self) -> list[Record]:
+        return self._portal.run(self._work.parked)
 
     def done(self, item: str) -> None:
         self._portal.run(lambda: self._work.done(item))
@@ -160,6 +224,23 @@ class Work:
         return self._portal.run(take, undo=undo)
 
 
-def _give_back(ours: Iterable[Claim]) -> None:
-    for each in ours:
+async def _in_thread(pool: ThreadPoolExecutor, claim: ours.Claim, call: Callable[[], None]) -> None:
+    """A handler in a thread, which goes on whatever happens: the claim waits for its end."""
+    running = asyncio.get_running_loop().run_in_executor(pool, call)
+    cancelled: asyncio.CancelledError | None = None
+    while not running.done():
+        try:
+            await asyncio.wait([running])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is None:
+        running.result()
+    else:
+        if claim.why_not() is None and running.exception() is None:
+            claim.done()
+        raise cancelled
+
+
+def _give_back(claims: Iterable[Claim]) -> None:
+    for each in claims:
         each._claim.give_back()

@@ -98,8 +98,8 @@ def session(background: Background, **more: Any) -> Iterator[sync.Zk]:
         yield zk
 
 
-CLAIM_INSIDE = {"begin", "begun", "belongs_to", "end", "is_believed", "is_session_over", "lease"}
-CLAIM_INSIDE |= {"leave", "look", "session_id", "why_not", "znode"}
+CLAIM_INSIDE = {"begin", "begun", "belongs_to", "end", "is_believed", "is_busy", "is_session_over"}
+CLAIM_INSIDE |= {"lease", "leave", "look", "session_id", "why_not", "znode"}
 
 PAIRS = [
     (aio.Zk, sync.Zk, {"client", "contenders", "root", "submit"}),

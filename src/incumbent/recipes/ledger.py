@@ -12,6 +12,7 @@ was lost, a connection dropped or a caller was cancelled.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -57,6 +58,8 @@ class Ledger:
         """Our znodes in queues: full path → whose it is."""
         self.holders: dict[tuple[str, object], Hold] = {}
         """Queues that we hold: path, and the task or thread whose block it guards → the hold."""
+        self.before_close: dict[Callable[[], Coroutine[Any, Any, None]], None] = {}
+        """What is to be done before the session is closed by its user, as far as time allows."""
         self._duties: dict[asyncio.Task[Any], None] = {}
         self._turns: dict[str, asyncio.Lock] = {}
 
@@ -83,6 +86,13 @@ class Ledger:
         """Return when nothing is owed. For whoever hands the session to another process."""
         while self._duties:
             await asyncio.gather(*self._duties, return_exceptions=True)
+
+    async def last_words(self, timeout: float) -> None:
+        """Do what is to be done before closing; at most `timeout` seconds."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                for last in list(self.before_close):
+                    await last()
 
     def drop(self) -> None:
         """Forget all duties: the session is being closed, its ephemerals go with it."""

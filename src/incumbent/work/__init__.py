@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from incumbent.work.claim import Claim
 from incumbent.work.records import Record, Standing
+from incumbent.work.run import Counters
 from incumbent.work.work import Work
 
-__all__ = ["Claim", "Record", "Standing", "Work"]
+__all__ = ["Claim", "Counters", "Record", "Standing", "Work"]

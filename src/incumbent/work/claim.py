@@ -74,6 +74,7 @@ class Claim:
     record    what was known of it when we began: tries, failures, the last failure's why
     payload   of a queue's item: what was put
     lost      set when it is over before we ended it: `lost.is_set()`, `lost.error`
+    is_busy   somebody is inside its block
     is_believed  the session's lease has been proven since it was made
     """
 
@@ -101,6 +102,7 @@ class Claim:
         self._version = version
         self._czxid = stat.czxid
         self.is_believed = False
+        self.is_busy = False
         self._is_begun = False
         self._ending: asyncio.Task[None] | None = None
         self._scope: Scope[Claim] | None = None
@@ -194,6 +196,7 @@ class Claim:
     async def __aenter__(self) -> Claim:
         self._scope = Scope(self)
         await self._scope.__aenter__()
+        self.is_busy = True
         return self.begun()
 
     async def __aexit__(
@@ -211,6 +214,7 @@ class Claim:
 
     def leave(self, error: BaseException | None) -> None:
         """The block is over: done, or failed if an exception ended it, or given back."""
+        self.is_busy = False
         if self.is_ended:
             return
         if self.why_not() is not None:

@@ -18,10 +18,9 @@ Rule of this file: a claim that we made is in the hands of our caller, or being 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import random
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from incumbent.client import Client
@@ -45,7 +44,6 @@ from incumbent.recipes.readback import read_back
 from incumbent.wire import (
     Create,
     Create2,
-    CreateContainer,
     CreateFlag,
     GetData,
     Multi,
@@ -55,8 +53,9 @@ from incumbent.wire import (
     SetData,
     Stat,
 )
-from incumbent.wire.paths import ancestors, name, parent
+from incumbent.wire.paths import name
 from incumbent.work.claim import Claim
+from incumbent.work.hand import make_parents
 from incumbent.work.records import (
     CLAIM,
     Record,
@@ -67,7 +66,7 @@ from incumbent.work.records import (
     stand,
 )
 
-__all__ = ["Desk", "Found"]
+__all__ = ["Desk"]
 
 _READS = 100
 """Reads in one request."""
@@ -96,24 +95,13 @@ class _Try:
         return Multi((record, claim))
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """What stands at an item at one moment: its record with its version, and whether somebody
-    has a claim."""
-
-    record: Record | None
-    version: int
-    _: KW_ONLY
-    is_claimed: bool
-
-
 class Desk:
     """The items of one path, as one session claims and ends them.
 
     is_queue    the items are what was put there: one without a record is gone, and done items
                 are removed, not marked
     lag, grace  seconds; see `zk.work`
-    suspects    deaths from which on an item is left alone, unless it is asked for by itself
+    on_done     told of each record that is marked done, and of its version
     """
 
     def __init__(
@@ -126,6 +114,7 @@ class Desk:
         lag: float,
         grace: float | None,
         is_queue: bool = False,
+        on_done: Callable[[str, int], None] = lambda path, version: None,
     ) -> None:
         self.client = client
         self.ledger = ledger
@@ -134,10 +123,10 @@ class Desk:
         self.keeps_done = not is_queue
         self.claims: dict[Claim, None] = {}
         """Ours, until they are ended and that is written, or lost."""
-        self.on_done: Callable[[str, int], None] = lambda path, version: None
-        """Told of each record that is marked done, and of its version."""
         self._grace = grace
+        self._on_done = on_done
         self._rng = rng
+        self._server_ahead: float | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._settled = asyncio.Event()
         self._forget = client.watch_state(lambda state: self.look())
@@ -154,6 +143,11 @@ class Desk:
         """Seconds before the session could be over at which claims are lost."""
         grace = self.client.timeout / 10 if self._grace is None else self._grace
         return max(grace, self.lag)
+
+    def server_time(self) -> float | None:
+        """What the servers' clock shows at least; None before our first claim."""
+        ahead = self._server_ahead
+        return None if ahead is None else ahead + self.client.clock.boottime()
 
     def path_of(self, item: str) -> str:
         return record_path(self.path, item) if self.keeps_done else f"{self.path}/{item}"
@@ -183,6 +177,17 @@ class Desk:
             duty.add_done_callback(_give_up)
             raise
 
+    async def sift(self, items: Sequence[str], *, suspects: int) -> dict[str, Standing]:
+        """How it stands with these items, by one read; some may be claimed before we are."""
+        found: dict[str, Claim | Taken] = {}
+        tries = [self._first(item) for item in items]
+        free = await self._look(tries, found, suspects)
+        standings = {each.item: Standing.FREE for each in free}
+        for item, taken in found.items():
+            assert isinstance(taken, Taken)
+            standings[item] = Standing(taken.standing)
+        return {item: standings[item] for item in items}
+
     def _first(self, item: str) -> _Try:
         nonce = f"{self._rng.getrandbits(64):016x}"
         return _Try(item, self.path_of(item), nonce, Record(item=item))
@@ -196,8 +201,8 @@ class Desk:
             for _ in range(TRIES):
                 if not left:
                     break
-                refused = await self._fly(left, found)
-                left = await self._look(refused, found, suspects)
+                homeless, refused = await self._fly(left, found)
+                left = [*homeless, *await self._look(refused, found, suspects)]
             for each in left:
                 found[each.item] = self._taken(each, Standing.CLAIMED)
             await self._prove([each for each in found.values() if isinstance(each, Claim)])
@@ -206,8 +211,11 @@ class Desk:
             raise
         return {each.item: found[each.item] for each in tries}
 
-    async def _fly(self, tries: Sequence[_Try], found: dict[str, Claim | Taken]) -> list[_Try]:
-        """One flight for all. Those that were refused, and have no claim of anybody's."""
+    async def _fly(
+        self, tries: Sequence[_Try], found: dict[str, Claim | Taken]
+    ) -> tuple[list[_Try], list[_Try]]:
+        """One flight for all. Those that had no shard to stand in, which is made by now, and
+        those that were refused although there is no claim of anybody's."""
         claims = [each.operations() for each in tries]
         results = await self._with_reads(claims, [each.znode for each in tries])
         refused: list[_Try] = []
@@ -233,8 +241,8 @@ class Desk:
         if failed is not None:
             raise failed
         if homeless:
-            await self._make_parents(homeless)
-        return [*homeless, *refused]
+            await make_parents(self.client, self.path, [each.path for each in homeless])
+        return homeless, refused
 
     async def _with_reads(
         self, writes: Sequence[Request], paths: Sequence[str]
@@ -261,6 +269,7 @@ class Desk:
         data, stat = read
         if data != each.nonce.encode() or stat.ephemeralOwner != self.client.session_id:
             return None
+        self._server_ahead = stat.ctime / 1000 - self.client.clock.boottime()
         version = 0 if each.version is None else each.version + 1
         lease: Lease = self.client.lease
         record = each.record.begun()
@@ -317,51 +326,8 @@ class Desk:
                 again.append(each)
         return again
 
-    async def _make_parents(self, homeless: Sequence[_Try]) -> None:
-        """Refusals don't matter: if something is missing still, the next try says so."""
-        above = [Create(path) for path in ancestors(self.path)]
-        shards = [CreateContainer(path) for path in dict.fromkeys(map(_shard, homeless))]
-        await flight(self.client, *above, CreateContainer(self.path), *shards)
-
     def _taken(self, each: _Try, standing: Standing) -> Taken:
         return Taken(self.path, each.item, standing.value)
-
-    # -- by hand
-
-    async def look_at(self, item: str) -> Found:
-        """How it stands with an item, at one moment."""
-        path = self.path_of(item)
-        record, claim = await self.client.read_all([GetData(path), GetData(f"{path}/{CLAIM}")])
-        for answer in (record, claim):
-            if isinstance(answer, BaseException) and not isinstance(answer, NoNode):
-                raise answer
-        if isinstance(record, NoNode):
-            return Found(None, 0, is_claimed=False)
-        data, stat = record
-        is_claimed = not isinstance(claim, NoNode)
-        return Found(read_record(path, data), stat.version, is_claimed=is_claimed)
-
-    async def set_by_hand(self, item: str, record: Record | None) -> None:
-        """Write this record of an item that nobody has a claim on; None: none, as if it were new.
-        A claim that is made meanwhile changes the record's version, and is seen."""
-        path = self.path_of(item)
-        for _ in range(TRIES):
-            found = await self.look_at(item)
-            if found.is_claimed:
-                raise Taken(self.path, item, Standing.CLAIMED.value)
-            if record is None and found.record is None:
-                return
-            data = b"" if record is None else record.write(name(path))
-            with contextlib.suppress(NodeExists, BadVersion, NoNode):
-                if record is None:
-                    await self.client.delete(path, found.version)
-                elif found.record is None:
-                    await self._make_parents([self._first(item)])
-                    await self.client.create(path, data)
-                else:
-                    await self.client.set(path, data, found.version)
-                return
-        raise Taken(self.path, item, Standing.CLAIMED.value)
 
     # -- believing
 
@@ -400,15 +366,16 @@ class Desk:
         """A claim is over."""
         self.claims.pop(claim, None)
         if marked_at is not None:
-            self.on_done(claim.path, marked_at)
+            self._on_done(claim.path, marked_at)
         if not self.claims:
             self._settled.set()
 
     async def settle(self) -> None:
-        """Give back what nobody has ended; return when all ends are written, or lost."""
+        """Give back what nobody is at work on; return when all ends are written, or lost."""
         self.look()
         for claim in list(self.claims):
-            claim.give_back()
+            if not claim.is_busy:
+                claim.give_back()
         while self.claims:
             await self._settled.wait()
 
@@ -421,10 +388,6 @@ class Desk:
                 f"leaves {room:.3g} s between two beats and its end",
                 "raise session_timeout, or state a smaller lag",
             )
-
-
-def _shard(each: _Try) -> str:
-    return parent(each.path)
 
 
 def _give_up(duty: asyncio.Task[dict[str, Claim | Taken]]) -> None:

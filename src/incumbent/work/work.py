@@ -12,24 +12,31 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from itertools import islice
 from types import TracebackType
+from typing import Any
 
 from incumbent.client import Client
 from incumbent.errors import Taken
 from incumbent.recipes.ledger import Ledger
 from incumbent.wire.paths import problem
+from incumbent.work import hand
 from incumbent.work.claim import Claim
 from incumbent.work.desk import Desk
-from incumbent.work.records import Record
+from incumbent.work.records import Record, record_path
+from incumbent.work.run import Counters, Plan, Runner
+from incumbent.work.sweep import Sweeper
 
 __all__ = ["Work", "pieces"]
 
 
 class Work:
-    """The items of work at a path. Made by `zk.work`; an asynchronous context manager."""
+    """The items of work at a path. Made by `zk.work`; an asynchronous context manager.
+
+    counters  of the last `run`
+    """
 
     def __init__(
         self,
@@ -55,9 +62,26 @@ class Work:
         self._client = client
         self._ledger = ledger
         self._rng = rng
-        self._desk = Desk(client, ledger, path, rng=rng, lag=lag, grace=grace)
+        self._grace = grace
+        self._desk: Desk | None = None
+        self._is_over = False
+        self._stop = asyncio.Event()
+        self.counters = Counters()
+        self._sweeping: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Work:
+        if self._desk is not None:
+            raise RuntimeError(f"{self.path}: the block of this work has begun: make another")
+        sweeper = Sweeper(
+            self._client,
+            self.path,
+            self.keep_done,
+            rng=self._rng,
+            server_time=lambda: desk.server_time(),
+        )
+        self._desk = desk = self._new_desk(sweeper.marked)
+        self._sweeping = asyncio.get_running_loop().create_task(sweeper.run())
+        self._ledger.before_close[self.leave] = None
         return self
 
     async def __aexit__(
@@ -75,11 +99,33 @@ class Work:
     async def take(self, items: Iterable[str]) -> dict[str, Claim | Taken]:
         """A claim on each item in one flight, or why there is none; `claims` is made of it. Each
         is to be ended, or given back."""
-        return await self._desk.take(items)
+        return await self._here.take(items)
 
     async def _leave(self) -> None:
+        if self._desk is None or self._sweeping is None:
+            return
+        self._is_over = True
         await self._desk.settle()
         self._desk.close()
+        self._sweeping.cancel()
+        self._ledger.before_close.pop(self.leave, None)
+
+    def _new_desk(self, on_done: Callable[[str, int], None]) -> Desk:
+        return Desk(
+            self._client,
+            self._ledger,
+            self.path,
+            rng=self._rng,
+            lag=self.lag,
+            grace=self._grace,
+            on_done=on_done,
+        )
+
+    @property
+    def _here(self) -> Desk:
+        if self._desk is None or self._is_over:
+            raise RuntimeError(f"{self.path}: claims are made inside the block of `zk.work(…)`")
+        return self._desk
 
     @asynccontextmanager
     async def claim(self, item: str) -> AsyncIterator[Claim]:
@@ -89,7 +135,7 @@ class Work:
         normal end marks the item done, an exception counts as a failure, and a cancellation
         gives it back. Two round trips: the claim, and its end, which is not waited for.
         """
-        (found,) = (await self._desk.take([item])).values()
+        (found,) = (await self._here.take([item])).values()
         if isinstance(found, Taken):
             raise found
         async with found:
@@ -107,7 +153,7 @@ class Work:
         nothing cancels the loop's body, unless it says `async with claim:`.
         """
         async for names in _pieces(items, batch):
-            found = await self._desk.take(names)
+            found = await self._here.take(names)
             ours = [each for each in found.values() if isinstance(each, Claim)]
             try:
                 for claim in ours:
@@ -121,21 +167,74 @@ class Work:
                 for claim in ours:
                     claim.give_back()
 
-    # -- by hand
+    async def run(
+        self,
+        source: Callable[[], Any],
+        handler: Callable[..., Any],
+        *,
+        read: Callable[[str], Any] | None = None,
+        workers: int = 8,
+        tries: int = 5,
+        idle: float = 1.0,
+        until_empty: bool = False,
+        progress: Callable[[Counters], object] | None = None,
+    ) -> Counters:
+        """Do what `source` lists, again and again, until `stop()` or a cancellation.
+
+        source    called for a list of items; what is done, claimed or not due may be in it. Its
+                  order is kept, but for several workers who race for the same items
+        handler   called with each claim: a normal end marks the item done, an exception counts
+        read      called under the claim with the item, and what it returns is the handler's
+                  second argument; None: there is nothing to do any more, it is marked done
+        workers   handlers at a time
+        tries     failures after which an item is parked, and deaths of its worker too
+        idle      seconds between two looks at a source in which nothing could be begun
+        until_empty  return as soon as all that the source lists is done or parked
+        progress  called with the counters, at most ten times a second, and at the end
+
+        Each may be a coroutine function. What fails is tried again after 1, 2, 4, … 60 s, by
+        whoever claims it then. Errors of the source and of the connection are logged and waited
+        out. A lost claim cancels its handler. `stop()` lets the handlers finish; cancelled, they
+        are cancelled, and their items given back.
+        """
+        plan = Plan(
+            source=source,
+            handler=handler,
+            read=read,
+            workers=workers,
+            tries=tries,
+            idle=idle,
+            until_empty=until_empty,
+            progress=progress,
+        )
+        self._stop.clear()
+        self.counters = Counters()
+        return await Runner(self._here, plan, self.counters, self._stop, self._rng).run()
+
+    def stop(self) -> None:
+        """`run` begins nothing more, and returns when its handlers have finished."""
+        self._stop.set()
+
+    # -- by hand: these need no block
 
     async def look(self, item: str) -> Record | None:
         """What is written down of an item; None: nothing. One round trip."""
-        return (await self._desk.look_at(item)).record
+        return (await hand.look(self._client, record_path(self.path, item))).record
+
+    async def parked(self) -> list[Record]:
+        """The items that failed too often, each with its last failure's `why`, by name."""
+        found = [record async for record in hand.records(self._client, self.path)]
+        return sorted((each for each in found if each.state == "parked"), key=lambda r: r.item)
 
     async def done(self, item: str) -> None:
         """Mark an item as done that nobody works on, a parked one too. Raises `Taken` if somebody
         does, `FateUnknown` if the answer was lost: look whether it is marked."""
-        await self._desk.set_by_hand(item, Record(item=item, state="done"))
+        await hand.write(self._client, self.path, item, Record(item=item, state="done"))
 
     async def retry(self, item: str) -> None:
         """Let an item that is parked, waiting or done be begun again, as if it were new. Raises
         `Taken` if somebody works on it, `FateUnknown` as `done` does."""
-        await self._desk.set_by_hand(item, None)
+        await hand.write(self._client, self.path, item, None)
 
 
 async def _pieces(items: Iterable[str] | AsyncIterable[str], size: int) -> AsyncIterator[list[str]]:
