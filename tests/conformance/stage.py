@@ -17,6 +17,7 @@ from incumbent.wire import (
     Acl,
     AclAndStat,
     ChildrenAndStat,
+    CloseSession,
     Created,
     DataAndStat,
     Delete,
@@ -147,7 +148,8 @@ class Actor:
         if request.where:
             what += " " + request.where.replace(self.stage.root, "~")
         reply = self.client.call(request, xid)
-        self._write_events()
+        # the znodes of a session go in no certain order
+        self._write_events(in_order=not isinstance(request, CloseSession))
         shown = f"error {reply.err}" if reply.err else self.stage.show(reply.value)
         if reply.err and reply.body:
             shown += f" and {len(reply.body)} bytes"
@@ -192,7 +194,8 @@ class Actor:
                 f"{self.name}: xid {reply.xid} {is_known} err {reply.err} {reply.body.hex()}"
             )
 
-    def _write_events(self) -> None:
-        for event in self.client.events:
-            self.stage.write(f"{self.name}: ! {self.stage.show(event)}")
+    def _write_events(self, *, in_order: bool = True) -> None:
+        lines = [self.stage.show(event) for event in self.client.events]
         self.client.events.clear()
+        for line in lines if in_order else sorted(lines):
+            self.stage.write(f"{self.name}: ! {line}")

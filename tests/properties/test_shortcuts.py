@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from incumbent.server.service import Service
 from incumbent.server.sessions import Peer
+from incumbent.server.shortcuts import event_frame
 from incumbent.server.store import MemoryStore
 from incumbent.wire import (
     Acl,
@@ -18,12 +19,16 @@ from incumbent.wire import (
     Create,
     Create2,
     Delete,
+    EventType,
     Exists,
     GetData,
     Id,
+    KeeperState,
     Ping,
     SetAcl,
     SetData,
+    WatchEvent,
+    frame,
     paths,
 )
 
@@ -149,3 +154,10 @@ def test_a_path_found_plain_is_found_valid_the_long_way(path: str) -> None:
     at_once = paths.problem(path)
     with patch.object(paths, "_PLAIN", lambda path: None):
         assert paths.problem(path) == at_once
+
+
+@given(st.sampled_from(EventType), st.text(max_size=40))
+def test_an_event_is_told_in_the_same_bytes(kind: EventType, path: str) -> None:
+    event = WatchEvent(kind, KeeperState.CONNECTED, path)
+
+    assert event_frame(kind, path) == frame(event.encode())

@@ -1,4 +1,4 @@
-"""Who is served while a commit is under way, once it takes long.
+"""Who is served while a commit is under way, or a large decision, once it takes long.
 
 Rule of this file: nothing is decided here. A connection's requests are taken in their order, and
 the first that has to wait stops it.
@@ -78,6 +78,16 @@ class Beside:
             if self._timer is not None:
                 self._timer.cancel()
                 self._timer = None
+
+    @contextmanager
+    def deciding(self, service: Service, batch: Batch) -> Iterator[None]:
+        """While the context lasts the batch is being decided, which takes long."""
+        self._service, self._batch, self._since = service, batch, self._clock.boottime()
+        self._begin()
+        try:
+            yield
+        finally:
+            self._service = self._glance = None
 
     def arrived(self, connection: Connection) -> None:
         """It has something in its queue now."""

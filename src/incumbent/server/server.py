@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from incumbent.clock import SYSTEM, Clock
 from incumbent.server import words
 from incumbent.server.beside import Beside
+from incumbent.server.company import Company
 from incumbent.server.connection import Connection
 from incumbent.server.glance import may_wait
 from incumbent.server.limits import Limits
@@ -46,7 +47,7 @@ _HEAVY = 2048
 _BACKLOG = 1024
 """Connections that may wait to be accepted: all clients come back at once after a restart."""
 
-_PROBE, _PROBE_MOST = 1.0, 10.0
+_PROBE, _PROBE_MOST = 0.01, 1.0
 """Seconds between two attempts to write while the store fails: at first, and at most."""
 
 _RELAPSE = 60.0
@@ -110,6 +111,7 @@ class Server:
         self._is_stopping = False
         self._beside = Beside(self._ready, self.traffic, clock)
         self._limits: Limits[Connection] = Limits(self.policy, self._log)
+        self._overdue: list[int] = []  # sessions, as of the last look
         self._is_probe_due = False
         self._probe_delay = _PROBE
         self._healed_at = -_RELAPSE
@@ -117,6 +119,8 @@ class Server:
         self._listeners: list[asyncio.Server] = []
         self._pipeline: asyncio.Task[None] | None = None
         self._served: list[tuple[Connection, int]] = []  # in this turn, and how many of theirs
+        self._writers: list[Connection] = []  # in this turn
+        self._company = Company(clock)
         self._questions = Questions()
 
     @property
@@ -263,6 +267,10 @@ class Server:
                 continue
             if self._is_probe_due:
                 await self._probe(service)
+            if self._overdue:
+                await self._expire(service)
+            else:
+                await self._company.gather(self._ready)
             begun = self._clock.boottime()
             served = self._turn(service)
             batch = service.take()
@@ -273,7 +281,10 @@ class Server:
                 except StoreFailed as failure:
                     self._start_over(failure)
                     continue
-                self.traffic.committed(self._beside.lasted, len(batch))
+                lasted = self._beside.lasted
+                self.traffic.committed(lasted, len(batch))
+                self._company.committed(self._writers, lasted)
+                self._writers.clear()
             self._release(service)
             if served:
                 self._account(service, self._clock.boottime() - begun, served, len(batch))
@@ -293,6 +304,7 @@ class Server:
             if service.transactions and may_wait(connection):
                 continue  # it need not be held up by what others write in this turn
             before, had_session = served, connection.is_connected
+            written = len(service.transactions)
             last = b""
             while connection.is_servable and weight < _TURN:
                 body = connection.take()
@@ -308,7 +320,9 @@ class Server:
                 connection.account.last = b"" if is_first else last[:8]
                 self.traffic.connects += connection.is_connected and not had_session
                 self._served.append((connection, served - before))
-                if not service.transactions:  # it was shown nothing that is not durable
+                if len(service.transactions) > written:
+                    self._writers.append(connection)
+                elif not service.transactions:  # it was shown nothing that is not durable
                     self._send(connection)
             if not connection.queue:
                 del self._ready[connection]
@@ -378,17 +392,21 @@ class Server:
         self._ready.clear()
         self._chores.clear()
         self._served.clear()
+        self._writers.clear()
+        self._overdue.clear()
         self._questions.put_back()
         for connection in list(self._connections):
             connection.abort()
         self._reload()
 
-    def _reload(self) -> None:
+    def _reload(self, *, is_known: bool = False) -> None:
         try:
             self._service = self._load()
         except StoreFailed as failure:
-            self._log(f"ALARM: cannot read either, {failure}; connections are turned away")
-            self._set_timer("probe", _PROBE, self._reload)
+            if not is_known:
+                self._log(f"ALARM: cannot read either, {failure}; connections are turned away")
+            self._probe_delay = min(self._probe_delay * 2, _PROBE_MOST)
+            self._set_timer("probe", self._probe_delay, lambda: self._reload(is_known=True))
             return
         self._service.is_writable = False
         self._probe_later()
@@ -432,7 +450,8 @@ class Server:
         elif self._service is not None:
             overdue = self._service.sessions.expiry.look(now)
             if overdue:
-                self.do(lambda service: self._expire(service, overdue))
+                self._overdue = overdue
+                self._wake.set()
         for connection in list(self._connections):
             if connection.is_connected and not connection.is_leaving:
                 connection.idle_since = None
@@ -443,9 +462,13 @@ class Server:
                 connection.abort()
         self._look_later()
 
-    def _expire(self, service: Service, overdue: list[int]) -> None:
+    async def _expire(self, service: Service) -> None:
+        """End those who are overdue, with room for others in between: not all of it need wait."""
+        overdue, self._overdue = self._overdue, []
         before = len(service.tree.sessions)
-        service.expire(overdue)
+        for transaction in service.expire(overdue):
+            with self._beside.deciding(service, (*service.transactions, transaction)):
+                await asyncio.sleep(0)
         self.traffic.expired += before - len(service.tree.sessions)
 
     def _reap_later(self) -> None:

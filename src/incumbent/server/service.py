@@ -11,7 +11,7 @@ cannot be made durable, the whole service is thrown away and made anew from the 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from incumbent.clock import Clock
@@ -22,7 +22,7 @@ from incumbent.server.policy import Policy
 from incumbent.server.reads import READS, set_again
 from incumbent.server.sasl import SaslExchange, SaslRefused
 from incumbent.server.sessions import NO_PASSWORD, Peer, Sessions
-from incumbent.server.shortcuts import plain_read, plain_write, write_reply
+from incumbent.server.shortcuts import event_frame, plain_read, plain_write, write_reply
 from incumbent.server.store import Loaded
 from incumbent.server.tree import (
     Change,
@@ -51,7 +51,6 @@ from incumbent.wire import (
     Delete,
     Err,
     Id,
-    KeeperState,
     MalformedRequest,
     Multi,
     MultiOp,
@@ -67,7 +66,6 @@ from incumbent.wire import (
     SetData,
     SetWatches,
     SetWatches2,
-    WatchEvent,
     Xid,
     decode_request,
     frame,
@@ -134,19 +132,25 @@ class Service:
         peer.is_leaving = True
         self._changed[peer] = None
 
-    def expire(self, session_ids: list[int]) -> None:
-        """End those that are still overdue. Not while nothing can be made durable."""
+    def expire(self, session_ids: Iterable[int]) -> Iterator[Transaction]:
+        """End those that are still overdue. Not while nothing can be made durable.
+
+        Each by one transaction, in pieces: between two, the loop may turn. Until all are done,
+        nothing may be shown that the transaction changes, which is what is yielded.
+        """
         for session_id in session_ids:
-            if self.is_writable and self.sessions.expiry.is_overdue(session_id):
+            if not self.is_writable or session_id not in self.tree.sessions:
+                continue
+            if self.sessions.expiry.is_overdue(session_id):
                 self._log(f"session {session_id:#x} expired")
-                self.end(session_id)
+                yield from self._ending(session_id)
+                self._ended(session_id)
 
     def end(self, session_id: int) -> None:
         """End a session against its client's will, and its connection with it."""
-        owner = self._end(session_id)
-        if owner is not None:
-            self.leave(owner)
-            owner.is_cut = True
+        for _ in self._ending(session_id):
+            pass
+        self._ended(session_id)
 
     def reap(self) -> None:
         """Delete what nobody needs any more, each by its own transaction."""
@@ -272,7 +276,9 @@ class Service:
                 raise Refused("", Err.RECONFIG_DISABLED)
             case CloseSession():
                 self._check_writable()
-                self._end(peer.session_id)
+                for _ in self._ending(peer.session_id):
+                    pass
+                self.sessions.end(peer.session_id)
                 self._answer(peer, xid, request, None)
                 self.leave(peer)
             case _:
@@ -369,10 +375,8 @@ class Service:
             if then is not None:
                 then(change)
         self.tree.zxid = zxid
-        for event in events or ():
-            watchers = self.watches.fire(event)
-            if watchers:
-                self._tell(watchers, event)
+        if events:
+            self._tell_of(events)
         self.transactions.append(Transaction(zxid, time_ms, changes))
 
     def _result(self, change: Change) -> MultiResult:
@@ -383,12 +387,31 @@ class Service:
                 return self.tree.stat(path)
         return None
 
-    def _end(self, session_id: int) -> Peer | None:
+    def _ending(self, session_id: int) -> Iterator[Transaction]:
+        """As `_carry_out`, of the end of a session, with a pause after each piece of it."""
         change = transactions.end_session(self.tree, session_id)
         if self.spares_ephemerals is not None and self.spares_ephemerals(session_id):
             change = EndSession(session_id, ())
-        self._commit((change,))
-        return self.sessions.end(session_id)
+        transaction = Transaction(self.tree.zxid + 1, self._wall_ms(), (change,))
+        zxid, time_ms, _changes = transaction
+        events: list[Event] = []
+        for piece in range(0, len(change.paths) or 1, _PIECE):
+            if piece:
+                yield transaction
+            part = EndSession(session_id, change.paths[piece : piece + _PIECE])
+            self.tree.carry_out(part, zxid, time_ms, events)
+        for piece in range(0, len(events), _PIECE):
+            if len(events) > _PIECE:
+                yield transaction
+            self._tell_of(events[piece : piece + _PIECE])
+        self.tree.zxid = zxid
+        self.transactions.append(transaction)
+
+    def _ended(self, session_id: int) -> None:
+        owner = self.sessions.end(session_id)
+        if owner is not None:
+            self.leave(owner)
+            owner.is_cut = True
 
     def _check_writable(self) -> None:
         if not self.is_writable:
@@ -399,13 +422,20 @@ class Service:
 
     # -- what peers are sent
 
+    def _tell_of(self, events: Iterable[Event]) -> None:
+        for event in events:
+            watchers = self.watches.fire(event)
+            if watchers:
+                self._tell(watchers, event)
+
     def _tell(self, peers: Iterable[Peer], event: Event) -> None:
-        body = WatchEvent(event.type, KeeperState.CONNECTED, event.path).encode()
+        framed = event_frame(event.type, event.path)
         if event.acl is not OPEN_ACL:
             peers = [peer for peer in peers if permits(event.acl, AclPerm.READ, peer.ids)]
         for peer in peers:
-            self._send(peer, body)
-            peer.events += 1
+            if not peer.is_leaving:
+                self._post(peer, framed)
+                peer.events += 1
 
     def _answer(self, peer: Peer, xid: int, request: Request, value: Any) -> None:
         header = ReplyHeader(xid, self.tree.zxid, Err.OK).encode()
@@ -423,6 +453,9 @@ class Service:
         peer.out_bytes += len(framed) - 4
         self._changed[peer] = None
 
+
+_PIECE = 1000
+"""Znodes deleted, and events told, between two pauses while a session ends: some milliseconds."""
 
 _SYSTEM_ERROR = -1
 """ZooKeeper's SystemError: nothing was done. Answered to writes while the store fails."""

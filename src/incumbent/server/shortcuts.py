@@ -9,10 +9,10 @@ from __future__ import annotations
 import struct
 
 from incumbent.server.tree import CreateNode, SetNode, Tree, Znode
-from incumbent.wire import ANY_VERSION, OPEN_ACL, Op, Xid, paths
+from incumbent.wire import ANY_VERSION, OPEN_ACL, EventType, KeeperState, Op, Xid, paths
 from incumbent.wire.record import ACLS, STAT_LAYOUT
 
-__all__ = ["is_ping", "plain_read", "plain_write", "write_reply"]
+__all__ = ["event_frame", "is_ping", "plain_read", "plain_write", "write_reply"]
 
 
 def _in_bytes(op: Op) -> bytes:
@@ -32,8 +32,10 @@ _OPEN = _open_acl()
 _INT = struct.Struct(">i")
 _REPLY = struct.Struct(">i4sqi")  # the frame's length, xid, zxid, error
 _REPLY_AND_LENGTH = struct.Struct(">i4sqii")
+_EVENT = struct.Struct(">iiqiiii")  # the frame's length, header, type, state, the path's length
 _HEADER_SIZE, _STAT_SIZE = 16, STAT_LAYOUT.size
 _LAST_VERSION = 2**31 - 1
+_CONNECTED = int(KeeperState.CONNECTED)
 
 
 def is_ping(body: bytes) -> bool:
@@ -132,6 +134,13 @@ def write_reply(tree: Tree, body: bytes, change: CreateNode | SetNode) -> bytes:
     size = len(path)
     head = _REPLY_AND_LENGTH.pack(_HEADER_SIZE + 4 + size + len(stat), body[:4], tree.zxid, 0, size)
     return head + path + stat
+
+
+def event_frame(kind: EventType, path: str) -> bytes:
+    """The frame that tells a watcher: ten thousand of these may have to be made at once."""
+    raw = path.encode()
+    size = len(raw)
+    return _EVENT.pack(_EVENT.size - 4 + size, Xid.EVENT, -1, 0, kind, _CONNECTED, size) + raw
 
 
 def _stat_reply(tree: Tree, xid: bytes, node: Znode) -> bytes:

@@ -347,27 +347,29 @@ class Tree:
             )
 
     def _delete(self, path: str, zxid: int, events: list[Event] | None) -> None:
-        above = paths.parent(path)
+        slash = path.rindex("/")
+        above = path[:slash] or "/"
         node = self.nodes.pop(path)
         parent = self.nodes[above]
-        parent.children.pop(paths.name(path), None)
+        parent.children.pop(path[slash + 1 :], None)
         parent.pzxid = zxid
-        self.size -= len(path) + _length(node.data)
+        size, owner = _length(node.data), node.owner
+        self.size -= len(path) + size
         if self.quotas.limited:
-            self.size += self.quotas.deleted(path, _length(node.data))
-        if node.owner == CONTAINER_OWNER:
+            self.size += self.quotas.deleted(path, size)
+        if owner > 0:
+            owned = self.ephemerals.get(owner)
+            if owned:
+                owned.pop(path, None)
+                if not owned:
+                    del self.ephemerals[owner]
+        elif owner == CONTAINER_OWNER:
             self.containers.pop(path, None)
-        elif node.owner < 0:
+        elif owner:
             self.mortals.pop(path, None)
-        elif node.owner and (owned := self.ephemerals.get(node.owner)):
-            owned.pop(path, None)
-            if not owned:
-                del self.ephemerals[node.owner]
         if events is not None:
-            events += (
-                Event(EventType.DELETED, path, node.acl),
-                Event(EventType.CHILD, above, parent.acl),
-            )
+            events.append(Event(EventType.DELETED, path, node.acl))
+            events.append(Event(EventType.CHILD, above, parent.acl))
 
     def _index(self, path: str, owner: int) -> None:
         if owner == CONTAINER_OWNER:

@@ -144,7 +144,8 @@ class Leading:
             now = self._clock.boottime()
             overdue = self._count_time(now)
             if self.is_established:
-                self._mind.expire(overdue)
+                for _ in self._mind.expire(overdue):
+                    pass
                 if now >= reap_at:
                     reap_at = now + _REAP_EVERY
                     self._mind.reap()

@@ -76,6 +76,14 @@ class Desk:
         self.journal += self.service.take()
         self.service.released()
 
+    def pass_time_until_one_is_overdue(self) -> list[int]:
+        """The sessions that are, as of the look that found them."""
+        expiry, overdue = self.service.sessions.expiry, list[int]()
+        while not overdue:
+            self.clock.now += expiry.delay(self.clock.now)
+            overdue = expiry.look(self.clock.now)
+        return overdue
+
     def frames(self, peer: Peer) -> list[bytes]:
         """What the peer was sent since the last call."""
         taken = [frame[4:] for frame in peer.out]

@@ -6,11 +6,14 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
+from tests.unit.server.desk import Desk
 from tests.unit.server.live import Client, connect, running
 from tests.waiting import eventually
 
 from incumbent.server import MemoryStore, Server
+from incumbent.server.glance import Glance
 from incumbent.wire import (
+    OPEN_ACL,
     Check,
     Create,
     Exists,
@@ -18,6 +21,7 @@ from incumbent.wire import (
     GetData,
     Multi,
     Ping,
+    ReplyHeader,
     Request,
     SetData,
     Sync,
@@ -216,3 +220,49 @@ async def test_a_ping_is_answered_as_it_comes_unless_it_would_reveal_a_commit(
     store.is_open.set()
     assert (await writer.reply()).zxid == durable + 1
     assert (await client.call(Ping())).zxid == durable + 1
+
+
+def test_between_the_pieces_of_a_sessions_end_only_what_it_leaves_alone_is_answered() -> None:
+    desk = Desk()
+    dying, watcher, other = desk.peer(timeout_ms=4000), desk.peer(), desk.peer()
+    desk.call(watcher, Create("/e"))
+    for n in range(2500):
+        desk.call(dying, Create(f"/e/{n}", b"", OPEN_ACL, 1))
+        desk.call(watcher, Exists(f"/e/{n}", True))
+    overdue = desk.pass_time_until_one_is_overdue()
+    service, zxid = desk.service, desk.service.tree.zxid
+    pauses = 0
+
+    for transaction in service.expire(overdue):
+        pauses += 1
+        glance = Glance(service, (transaction,))
+        assert glance.answer(other, Ping().encode(7)) == frame(ReplyHeader(-2, zxid, 0).encode())
+        assert glance.answer(other, GetData("/zookeeper").encode(7)) is not None
+        assert glance.answer(other, Exists("/e").encode(7)) is None
+        assert glance.answer(other, Exists("/e/2499").encode(7)) is None
+
+    assert pauses > 3
+    assert [transaction.zxid for transaction in service.transactions] == [zxid + 1]
+    assert len(desk.events(watcher)) == 2500
+    assert not service.tree.nodes["/e"].children
+
+
+async def test_a_ping_comes_back_while_a_large_session_is_being_ended() -> None:
+    store = MemoryStore()
+    async with running(store, tick=0.5) as server:
+        dying, other = await connect(server, 1000), await connect(server, 10_000)
+        await other.call(Create("/e"))
+        for at in range(0, 10_000, 500):
+            dying.send(*[Create(f"/e/{n}", b"", OPEN_ACL, 1) for n in range(at, at + 500)])
+            for _ in range(500):
+                assert (await dying.reply()).err == 0
+        for _turn in range(1_000_000):
+            if server._beside.is_committing:
+                break
+            await asyncio.sleep(0)
+        commits = store.commits
+
+        pong = await other.call(Ping())
+
+        assert store.commits == commits, "it came after the end"
+        assert (await other.call(Exists("/e/1"))).zxid == pong.zxid + 1

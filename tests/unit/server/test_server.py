@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import random
 
 from tests.unit.server.desk import HandClock
@@ -105,6 +106,42 @@ async def test_writes_are_accepted_again_once_the_store_works() -> None:
         )
         assert (await again.call(Create("/found"))).err == 0
     assert store.load().tree.zxid == 3  # the session, the attempt that worked, the create
+
+
+async def test_one_failed_commit_costs_no_more_than_a_moment() -> None:
+    times: dict[str, float] = {}
+
+    def log(line: str) -> None:
+        times[line.partition(" ")[0]] = asyncio.get_running_loop().time()
+
+    store = MemoryStore(failing=lambda number: number == 2)
+    async with running(store, log=log) as server:
+        client = await connect(server)
+        client.send(Create("/lost"))
+        assert await client.ended()
+
+        await eventually(lambda: "writing" in times)
+
+        assert times["writing"] - times["ALARM:"] < 0.5
+        assert (await (await connect(server)).call(Create("/a"))).err == 0
+
+
+async def test_a_store_that_goes_on_failing_is_tried_ever_more_rarely_but_once_a_second() -> None:
+    store, log = MemoryStore(), []
+    async with running(store, log=log.append) as server:
+        client = await connect(server)
+        store.failing = lambda number: True
+        client.send(Create("/lost"))
+        assert await client.ended()
+        tried: list[float] = []
+        store.failing = lambda number: not tried.append(asyncio.get_running_loop().time())
+
+        await eventually(lambda: len(tried) >= 8)
+
+        gaps = [after - before for before, after in itertools.pairwise(tried)]
+        assert gaps[0] < 0.5
+        assert 0.9 < gaps[-1] < 2.0
+        assert sum("ALARM" in line for line in log) == 1
 
 
 async def test_each_commit_may_fail_and_what_was_acknowledged_is_there() -> None:

@@ -102,13 +102,10 @@ def test_expiry_ends_the_session_tells_watchers_and_cuts_the_connection() -> Non
     dead, alive = desk.peer(timeout_ms=4000), desk.peer(timeout_ms=40_000)
     desk.call(dead, Create("/e", b"", OPEN_ACL, 1))
     desk.call(alive, Exists("/e", True))
-    expiry = desk.service.sessions.expiry
-    overdue: list[int] = []
-    while not overdue:
-        desk.clock.now += expiry.delay(desk.clock.now)
-        overdue = expiry.look(desk.clock.now)
+    overdue = desk.pass_time_until_one_is_overdue()
 
-    desk.service.expire(overdue)
+    for _ in desk.service.expire(overdue):
+        pass
 
     assert overdue == [dead.session_id]
     assert dead.is_cut
@@ -116,17 +113,26 @@ def test_expiry_ends_the_session_tells_watchers_and_cuts_the_connection() -> Non
     assert list(desk.service.tree.sessions) == [alive.session_id]
 
 
+def test_a_session_that_was_found_overdue_twice_ends_once() -> None:
+    desk = Desk()
+    desk.peer(timeout_ms=4000)
+    overdue = desk.pass_time_until_one_is_overdue()
+
+    for _ in range(2):
+        for _piece in desk.service.expire(overdue):
+            pass
+
+    assert len(desk.service.transactions) == 1
+
+
 def test_who_spoke_after_it_was_found_overdue_stays() -> None:
     desk = Desk()
     peer = desk.peer(timeout_ms=4000)
-    expiry = desk.service.sessions.expiry
-    overdue: list[int] = []
-    while not overdue:
-        desk.clock.now += expiry.delay(desk.clock.now)
-        overdue = expiry.look(desk.clock.now)
+    overdue = desk.pass_time_until_one_is_overdue()
 
     desk.service.sessions.heard(peer)
-    desk.service.expire(overdue)
+    for _ in desk.service.expire(overdue):
+        pass
 
     assert not peer.is_leaving
 
