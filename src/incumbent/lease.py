@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from incumbent.errors import NumbersDontFit
 
@@ -124,6 +125,7 @@ class Numbers:
     """From the stop signal to SIGKILL, when stopping because the session may end."""
 
     @classmethod
+    @lru_cache(maxsize=64)
     def of(
         cls, session: float, *, tick: float | None = None, stop_grace: float | None = None
     ) -> Numbers:

@@ -246,12 +246,14 @@ class Session:
             self._lose("us", "our own clock: no proof that it lives for too long")
 
     def _arm(self) -> None:
-        """Set the timer that looks at the clock when the session would be LOST."""
-        if self._deadline is not None:
-            self._deadline.cancel()
-        left = max(0.0, self._lost_at - self.clock.boottime())
+        """See to it that a timer looks at the clock when the session would be LOST, or before."""
         loop = asyncio.get_running_loop()
-        self._deadline = loop.call_later(left, self.relied_on)
+        due_at = loop.time() + max(0.0, self._lost_at - self.clock.boottime())
+        if self._deadline is not None:
+            if self._deadline.when() <= due_at:
+                return
+            self._deadline.cancel()
+        self._deadline = loop.call_at(due_at, self._due)
 
     def _refused(self, identity: Identity) -> None:
         if identity.id == 0:
@@ -396,6 +398,10 @@ class Session:
         self._look()
         if self._is_live:
             self._arm()
+
+    def _due(self) -> None:
+        self._deadline = None
+        self.relied_on()
 
     def _blank(self) -> Identity:
         return Identity(Lease(self._handshake.timeout_ms / 1000, self._tick))

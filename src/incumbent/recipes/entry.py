@@ -58,21 +58,30 @@ class Entrance(Protocol[T_co]):
 
     is_wanted: bool
 
-    async def run(self) -> T_co: ...
+    async def begin(self) -> bool:
+        """The first flight. Was it answered so well that `run` has nothing to wait for?"""
+
+    async def run(self) -> T_co:
+        """To the end, from whatever was begun."""
 
     def give_up(self, duty: asyncio.Task[Any]) -> None:
         """It is done and nobody wants it: leave no znode behind."""
 
 
 async def enter(ledger: Ledger, entrance: Entrance[T_co]) -> T_co:
-    """Run it as a duty of the session: a cancelled caller leaves, what was begun is undone."""
-    duty = ledger.owe(entrance.run())
+    """See it through as a duty of the session: a cancelled caller leaves, what was begun is undone.
+    Where one flight does, as mostly, no task is made for it."""
+    duty: asyncio.Task[T_co] | None = None
     try:
+        if await entrance.begin():
+            return await entrance.run()
+        duty = ledger.owe(entrance.run())
         return await asyncio.shield(duty)
     except asyncio.CancelledError:
-        if duty.cancelled():
+        if duty is not None and duty.cancelled():
             raise SessionClosed(ledger.client.session_id, "closed while entering a queue")
         entrance.is_wanted = False
+        duty = duty or ledger.owe(entrance.run())
         duty.add_done_callback(entrance.give_up)
         raise
 
@@ -103,6 +112,13 @@ class Entry:
         self._above = above
         self._beside = beside
         self._stem = ""
+        self._sent: _Sent | None = None
+
+    async def begin(self) -> bool:
+        if not self._dialect.has_nonce:
+            return False
+        self._sent = self._send()
+        return await self._sent.went_well()
 
     async def run(self) -> Place:
         if self._dialect.has_nonce:
@@ -177,16 +193,13 @@ class Entry:
         """Our place, and what was read after the create: all that is beside, and the listing."""
         pause = Pause()
         vanished = 0
-        while self.is_wanted:
-            session_id = self._client.session_id
-            parents = self.parents() if vanished else []
-            reads = [*self._beside, GetChildren(self.directory)]
-            results = await flight(self._client, *parents, self.create(), *reads)
-            made, *read = results[len(parents) :]
+        while self._sent is not None or self.is_wanted:
+            sent, self._sent = self._sent or self._send(self.parents() if vanished else ()), None
+            made, *read = await sent.results()
             if isinstance(made, FateUnknown):
-                made, read = await self.read_back(session_id), [None]
+                made, read = await self.read_back(sent.session_id), [None]
             if isinstance(made, Created):
-                return self.placed(made, session_id), read
+                return self.placed(made, sent.session_id), read
             if isinstance(made, NoNode) and vanished < TRIES:
                 vanished += 1
             elif isinstance(made, NotSent):
@@ -194,6 +207,13 @@ class Entry:
             elif isinstance(made, BaseException):
                 raise made
         raise asyncio.CancelledError
+
+    def _send(self, parents: Sequence[Request] = ()) -> _Sent:
+        session_id, submit = self._client.session_id, self._client.submit
+        for each in parents:
+            submit(each).add_done_callback(_take_outcome)
+        answers = [submit(each) for each in (self.create(), *self._beside)]
+        return _Sent(session_id, [*answers, self._ledger.listings.ask(self.directory)])
 
     async def _find(self, session_id: int, children: Sequence[str]) -> Created | None:
         for name in sorted(children):
@@ -210,6 +230,33 @@ class Entry:
         return None
 
 
+class _Sent:
+    """A create, what is read beside and the listing, on their way in one flight.
+
+    session_id   ours when they were handed over
+    """
+
+    __slots__ = ("_answers", "session_id")
+
+    def __init__(self, session_id: int, answers: Sequence[asyncio.Future[Any]]) -> None:
+        self.session_id = session_id
+        self._answers = answers
+        for each in answers:
+            each.add_done_callback(_take_outcome)
+
+    async def went_well(self) -> bool:
+        """Return when the last one is answered: are they all, by what was asked for?"""
+        with contextlib.suppress(IncumbentError):
+            await self._answers[-1]
+        return all(each.done() and not each.exception() for each in self._answers)
+
+    async def results(self) -> list[object]:
+        """Return when they are all answered. Cancelled, it can be asked again."""
+        if not all(each.done() for each in self._answers):
+            await asyncio.wait(self._answers)
+        return [None if e.cancelled() else e.exception() or e.result() for e in self._answers]
+
+
 async def look(place: Place, read: Sequence[object]) -> None:
     """Take over what was read after the create, all that is beside and the listing, or read it
     again. Raises `NoNode` or an error of the session if our znode is gone already."""
@@ -220,6 +267,12 @@ async def look(place: Place, read: Sequence[object]) -> None:
         await place.refresh()
     if place.gone.error is not None:
         raise place.gone.error
+
+
+def _take_outcome(answer: asyncio.Future[Any]) -> None:
+    """Somebody may have seen it, and nobody has to."""
+    if not answer.cancelled():
+        answer.exception()
 
 
 def _unless_lost(result: object) -> IncumbentError | None:

@@ -37,6 +37,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Guarding", "Hold", "Scope", "Transaction"]
 
+_LASTING = 0.05
+"""Seconds after which a hold has its znode watched, to be told of a deletion by hand or a request
+to give way. Most locks are held for less, and need no request more."""
+
 _LATE = "no beat was acknowledged in time, the session may end soon"
 
 
@@ -152,16 +156,16 @@ class Hold:
         self._refuse_too_much_grace()
         self._beat = self._client.beat(self._place.path)
         self._beat.__enter__()
-        for place in self._places:
-            place.watch_own()
         try:
-            await self._prove()
+            if self._soft_in() <= 0:
+                await self._prove()
+            self._raise_if_gone()
         except BaseException:
             self.end()
             raise
         for place in self._places:
             place.gone.listen(partial(self._gone, place))
-        self.look()
+        self._look_in(min(self._soft_in(), _LASTING))
 
     def release(self) -> None:
         """The end, and the place is given up: the next one may have it."""
@@ -177,9 +181,7 @@ class Hold:
             self._place.ledger.log(
                 f"{self.path}: the block went on for {late:.3f} s after its {self._error.noun} was over"
             )
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._look_in(None)
         if self._beat is not None:
             holders = self._place.ledger.holders
             for place in self._places:
@@ -189,7 +191,8 @@ class Hold:
             beat.__exit__(None, None, None)
 
     async def _prove(self) -> None:
-        """Wait until the lease reaches far enough. It does already if our create proved it."""
+        """Wait until the lease reaches far enough. Mostly our create has proved it."""
+        self._watch_own()
         beaten = asyncio.Event()
         stop_beats = self._client.watch_beats(lambda sent_at: beaten.set())
         stops = [place.gone.listen(beaten.set) for place in self._places]
@@ -202,7 +205,6 @@ class Hold:
             stop_beats()
             for stop in stops:
                 stop()
-        self._raise_if_gone()
 
     def _raise_if_gone(self) -> None:
         for place in self._places:
@@ -214,18 +216,28 @@ class Hold:
         return until - self._grace - self._client.clock.boottime()
 
     def look(self) -> None:
-        """Read the clock; lose it, or look again in time."""
+        """Read the clock; lose it if it is too late."""
+        if self._beat is not None and self._soft_in() <= 0:
+            self._lose(_LATE)
+
+    def _wake(self) -> None:
+        """Look, and look again in time."""
+        self.look()
+        if not self.lost.is_set() and self._beat is not None:
+            self._watch_own()
+            self._look_in(min(self._soft_in(), self._client.timeout / 10))
+
+    def _look_in(self, seconds: float | None) -> None:
+        """Set the timer anew; None: no timer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self.lost.is_set() or self._beat is None:
-            return
-        left = self._soft_in()
-        if left <= 0:
-            self._lose(_LATE)
-        else:
-            soon = min(left, self._client.timeout / 10)
-            self._timer = asyncio.get_running_loop().call_later(soon, self.look)
+        if seconds is not None:
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._wake)
+
+    def _watch_own(self) -> None:
+        for place in self._places:
+            place.watch_own()
 
     def _gone(self, place: Place) -> None:
         error = place.gone.error
@@ -235,9 +247,7 @@ class Hold:
             self._lose(str(error))
 
     def _lose(self, why: str) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._look_in(None)
         self.lost.set(self._error(self.path, why))
 
     def _refuse_too_much_grace(self) -> None:

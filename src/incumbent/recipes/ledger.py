@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from incumbent.client import Client
 from incumbent.errors import FateUnknown, NoNode, NotSent, Refused, SessionError
+from incumbent.recipes.listing import Listings
+from incumbent.wire import Delete
 
 if TYPE_CHECKING:
     from incumbent.recipes.hold import Hold
@@ -61,6 +63,7 @@ class Ledger:
         self.before_close: dict[Callable[[], Coroutine[Any, Any, None]], None] = {}
         """What is to be done before the session is closed by its user, as far as time allows."""
         self._duties: dict[asyncio.Task[Any], None] = {}
+        self.listings = Listings(client)
         self._turns: dict[str, asyncio.Lock] = {}
 
     def owe(self, duty: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
@@ -70,9 +73,17 @@ class Ledger:
         task.add_done_callback(self._paid)
         return task
 
-    def delete(self, path: str, czxid: int, session_id: int) -> asyncio.Task[None]:
-        """Delete the ephemeral that `session_id` made at `czxid`, surely and only it."""
-        return self.owe(self._delete(path, czxid, session_id))
+    def delete(self, path: str, czxid: int, session_id: int) -> asyncio.Future[None]:
+        """Delete the ephemeral that `session_id` made at `czxid`, surely and only it.
+
+        Asked for when this returns: whatever is submitted next comes behind it.
+        """
+        if self.client.session_id != session_id:
+            self.standing.pop(path, None)
+            gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            gone.set_result(None)
+            return gone
+        return self.owe(self._delete(path, czxid, session_id, self.client.submit(Delete(path))))
 
     def refuse_nested(self, queue: str, owner: object) -> None:
         """Raises `RuntimeError` if `owner` is inside a block that holds this queue already."""
@@ -111,24 +122,31 @@ class Ledger:
         if not task.cancelled():
             task.exception()  # whoever waits has it too; nobody has to
 
-    async def _delete(self, path: str, czxid: int, session_id: int) -> None:
+    async def _delete(
+        self, path: str, czxid: int, session_id: int, deletion: asyncio.Future[None] | None
+    ) -> None:
         pause = Pause()
         is_certain = True
         try:
-            while self.client.session_id == session_id:
+            while True:
                 try:
-                    if not is_certain:  # in a plain dialect the name may be another's by now
-                        stat = await self.client.exists(path)
-                        if stat is None or stat.czxid != czxid:
-                            return
-                    await self.client.delete(path)
+                    if deletion is None:
+                        if not is_certain:  # in a plain dialect the name may be another's by now
+                            stat = await self.client.exists(path)
+                            if stat is None or stat.czxid != czxid:
+                                return
+                        deletion = self.client.submit(Delete(path))
+                    await deletion
                     return
                 except (FateUnknown, NotSent):
                     is_certain = False
                 except Refused as error:
                     if error.code != SYSTEM_ERROR:
                         raise
+                deletion = None
                 await pause.take()
+                if self.client.session_id != session_id:
+                    return
         except NoNode:
             return
         except SessionError:

@@ -61,12 +61,12 @@ class Membership:
         directory: str,
         path: str,
         data: bytes,
-        former: asyncio.Task[None] | None,
+        former: asyncio.Future[None] | None,
     ) -> None:
         self.path = path
         self.name = path[path.rindex("/") + 1 :]
         self.data = data
-        self.leaving: asyncio.Task[None] | None = None
+        self.leaving: asyncio.Future[None] | None = None
         self._directory = directory
         self._ledger = ledger
         self._client = ledger.client

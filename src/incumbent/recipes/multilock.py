@@ -196,6 +196,9 @@ class _Entries:
         self._ledger = ledger
         self._entries = entries
 
+    async def begin(self) -> bool:
+        return False
+
     async def run(self) -> list[Place]:
         places, listings = await self._stand()
         try:

@@ -5,7 +5,9 @@ A handover costs no round trip if all of this is so: we sent beats while waiting
 is believed now; the last listing was read after our own create and showed exactly one contender
 before us; what came is the deletion of exactly that one; the session is still the same. Nobody
 with a lower number can appear later, so the event itself is the grant. In every other case we
-ask: `multi[check own]` and a listing, in one flight.
+ask: with a listing alone while the session is believed in, since it then has our znode and shows
+who is before it; else, or if there is any doubt, with `multi[check own]` and a listing in one
+flight.
 
 The predecessor is watched through its data (getData): such a watch goes with the znode, while an
 exists-watch on a znode that is gone already would stay at the server for good.
@@ -18,6 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeGuard
@@ -69,8 +72,15 @@ async def flight(
         client.submit(each, watcher=watcher if getattr(each, "watch", False) else None)
         for each in requests
     ]
-    results: list[object] = await asyncio.gather(*sent, return_exceptions=True)
-    return results
+    try:
+        for each in reversed(sent):  # answers come in order: mostly there is one to wait for
+            with contextlib.suppress(Exception):
+                await each
+    except BaseException:
+        for each in sent:
+            each.cancel()
+        raise
+    return [each.exception() or each.result() for each in sent]
 
 
 class Place:
@@ -105,25 +115,20 @@ class Place:
         self.gone = Latch()
         self.asked = asyncio.Event()
         self.is_reader = dialect.is_reader(self.name)
+        self._ours = dialect.contender(self.name)
         self.ledger = ledger
         self._client = ledger.client
         self.lease = self._client.lease  # this session's; the next one has another
         self._has_told_next = False
         self._own_watch: asyncio.Task[None] | None = None
-        self._released: asyncio.Task[None] | None = None
+        self._released: asyncio.Future[None] | None = None
         self._forget_state = self._client.watch_state(self._on_state)
         ledger.standing[path] = self
 
     def ahead(self) -> tuple[str, ...]:
         """The names that keep us out by the last listing, first one first: all before ours, and
         for a reader the writers among them."""
-        found = []
-        for contender in self.listing:
-            if contender.name == self.name:
-                break
-            if contender.keeps_out(a_reader=self.is_reader):
-                found.append(contender.name)
-        return tuple(found)
+        return tuple(contender.name for contender in self._keep_out())
 
     def check_own(self) -> Check:
         """To put into a multi: refuse it unless our znode is there."""
@@ -145,16 +150,16 @@ class Place:
         deleted our znode.
         """
         assert self.listing, "a place is made with a listing"
-        while ahead := self.ahead():
-            is_next = len(ahead) == 1
-            if self.watching != ahead[-1]:
-                self.watching = ahead[-1]
+        while ahead := self._keep_out():
+            nearest, is_next = ahead[-1].name, len(ahead) == 1
+            if self.watching != nearest:
+                self.watching = nearest
                 if on_change is not None:
                     on_change(self)
-            is_deleted = await self._wait_for(ahead[-1], is_next)
+            is_deleted = await self._wait_for(nearest, is_next)
             if is_deleted and is_next and self._is_believed():
-                self.listing = tuple(c for c in self.listing if c.name != ahead[-1])
-            else:
+                self.listing = tuple(c for c in self.listing if c.name != nearest)
+            elif not (is_deleted and self._is_believed() and await self._look()):
                 await self.refresh()
         self.watching = None
         self.raise_if_gone()
@@ -193,8 +198,9 @@ class Place:
         """Take over a listing that was read after our create, and what was read just before."""
         self.beside = tuple(beside)
         self.dialect.admit(self.directory, self.name)
-        self.listing = self.dialect.rank(self.directory, children)
-        if all(contender.name != self.name for contender in self.listing):
+        self.listing = self.ledger.listings.rank(self.dialect, self.directory, children)
+        at = self._our_position()
+        if at == len(self.listing) or self.listing[at] != self._ours:
             self.gone.set(NoNode(self.path))
 
     def hold(self, *, grace: float | None = None, error: type[HoldLost] = LockLost) -> Scope[Hold]:
@@ -217,7 +223,7 @@ class Place:
         if self._own_watch is None:
             self._own_watch = asyncio.get_running_loop().create_task(self._watch_own())
 
-    def release(self) -> asyncio.Task[None]:
+    def release(self) -> asyncio.Future[None]:
         """Give the place up, waiting for nothing; the deletion is a duty of the session.
 
         The deletion goes first, for somebody waits for it. It fires the watch on our znode, which
@@ -290,6 +296,25 @@ class Place:
     def _on_state(self, state: State) -> None:
         if state in (State.LOST, State.CLOSED):
             self.gone.set(SessionExpired(self.session_id, f"it is {state.name.lower()}"))
+
+    def _our_position(self) -> int:
+        assert self._ours is not None
+        return bisect_left(self.listing, self._ours)
+
+    def _keep_out(self) -> Sequence[Contender]:
+        before = self.listing[: self._our_position()]
+        if not self.is_reader:
+            return before
+        return [contender for contender in before if contender.keeps_out(a_reader=True)]
+
+    async def _look(self) -> bool:
+        """Read the queue again. False if that did not do: the session is not believed in now."""
+        (children,) = await flight(self._client, GetChildren(self.directory))
+        self.raise_if_gone()
+        if not isinstance(children, list) or not self._is_believed():
+            return False
+        self.listed(children, self.beside)
+        return True
 
     def _is_believed(self) -> bool:
         return self._client.clock.boottime() < self.lease.valid_until

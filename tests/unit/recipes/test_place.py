@@ -19,7 +19,7 @@ from incumbent.recipes.hold import Hold
 from incumbent.recipes.ledger import Ledger
 from incumbent.recipes.place import Place
 from incumbent.recipes.queue import Queue
-from incumbent.wire import Create2, Delete, EventType, Multi, Request
+from incumbent.wire import Create2, Delete, EventType, GetChildren, Multi, Request
 
 US, A, B = "us__lock__0000000005", "a__lock__0000000001", "b__lock__0000000003"
 
@@ -39,6 +39,10 @@ async def wait_for(client: StandIn, name: str) -> None:
 
 
 def listings(client: StandIn) -> int:
+    return sum(isinstance(request, GetChildren) for request in client.requests)
+
+
+def proofs(client: StandIn) -> int:
     return sum(isinstance(request, Multi) for request in client.requests)
 
 
@@ -74,6 +78,7 @@ async def test_otherwise_the_queue_is_read_again(what: Any) -> None:
 
     what(client)
     await eventually(lambda: listings(client) == 1)
+    assert proofs(client) == 1
 
     if f"/q/{A}" in client.znodes:
         await wait_for(client, A)
@@ -93,7 +98,7 @@ async def test_with_two_ahead_the_nearest_ones_end_is_no_grant_and_nobody_beats(
     client.remove(f"/q/{B}")
     await wait_for(client, A)
 
-    assert listings(client) == 1
+    assert (listings(client), proofs(client)) == (1, 0)
     assert client.beating == [f"/q/{US}"]
     client.remove(f"/q/{A}")
     await asyncio.wait_for(waiting, 1)
@@ -117,6 +122,24 @@ async def test_whoever_is_first_for_long_lets_the_one_behind_know_that_it_is_nex
     await asyncio.wait_for(waiting, 1)
 
     assert listings(client) == read_before, "its turn came without a round trip"
+
+
+async def test_a_listing_alone_grants_nothing_once_the_lease_is_over_when_it_comes() -> None:
+    client = StandIn()
+    place = standing(client, A, B)
+    waiting = asyncio.create_task(place.first())
+    await wait_for(client, B)
+    del client.znodes[f"/q/{A}"]
+
+    def slowly(request: Request) -> None:
+        if isinstance(request, GetChildren):
+            client.now = max(client.now, client.lease.valid_until)
+
+    client.refuse = slowly
+    client.remove(f"/q/{B}")
+    await asyncio.wait_for(waiting, 1)
+
+    assert (listings(client), proofs(client)) == (2, 1)
 
 
 async def test_a_predecessor_that_left_before_it_could_be_watched_is_no_grant_by_itself() -> None:
