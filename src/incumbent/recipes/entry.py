@@ -29,7 +29,7 @@ from incumbent.errors import (
 )
 from incumbent.recipes.dialects import Dialect
 from incumbent.recipes.ledger import SYSTEM_ERROR, Ledger, Pause
-from incumbent.recipes.place import Place, flight, join
+from incumbent.recipes.place import Place, flight, join, take_outcome
 from incumbent.wire import (
     Check,
     Create,
@@ -211,7 +211,7 @@ class Entry:
     def _send(self, parents: Sequence[Request] = ()) -> _Sent:
         session_id, submit = self._client.session_id, self._client.submit
         for each in parents:
-            submit(each).add_done_callback(_take_outcome)
+            submit(each).add_done_callback(take_outcome)
         answers = [submit(each) for each in (self.create(), *self._beside)]
         return _Sent(session_id, [*answers, self._ledger.listings.ask(self.directory)])
 
@@ -242,7 +242,7 @@ class _Sent:
         self.session_id = session_id
         self._answers = answers
         for each in answers:
-            each.add_done_callback(_take_outcome)
+            each.add_done_callback(take_outcome)
 
     async def went_well(self) -> bool:
         """Return when the last one is answered: are they all, by what was asked for?"""
@@ -267,12 +267,6 @@ async def look(place: Place, read: Sequence[object]) -> None:
         await place.refresh()
     if place.gone.error is not None:
         raise place.gone.error
-
-
-def _take_outcome(answer: asyncio.Future[Any]) -> None:
-    """Somebody may have seen it, and nobody has to."""
-    if not answer.cancelled():
-        answer.exception()
 
 
 def _unless_lost(result: object) -> IncumbentError | None:

@@ -52,7 +52,7 @@ from incumbent.wire import (
     WatchEvent,
 )
 
-__all__ = ["REVOKE", "Place", "flight", "join"]
+__all__ = ["REVOKE", "Place", "flight", "join", "take_outcome"]
 
 REVOKE = b"__REVOKE__"
 """Put into a contender's znode it asks to give way: Curator's `Revoker` does the same."""
@@ -216,7 +216,7 @@ class Place:
             return
         self._has_told_next = True
         written = self._client.submit(SetData(self.path, self.data))
-        written.add_done_callback(_take_outcome)
+        written.add_done_callback(take_outcome)
 
     def watch_own(self) -> None:
         """From now on `gone` also tells of a deletion by hand, and `asked` of a request."""
@@ -330,7 +330,7 @@ def _is_error(result: object) -> TypeGuard[BaseException]:
     return isinstance(result, BaseException)
 
 
-def _take_outcome(future: asyncio.Future[object]) -> None:
-    """It only informs: that our znode is gone is told by others."""
-    if not future.cancelled():
-        future.exception()
+def take_outcome(answer: asyncio.Future[Any]) -> None:
+    """For an answer that nobody has to look at: its error is told by something else."""
+    if not answer.cancelled():
+        answer.exception()
