@@ -20,6 +20,7 @@ from incumbent.agent.tree import Tree
 from incumbent.cli import local, logs, orders, show
 from incumbent.cli.cluster import connected, read_cluster
 from incumbent.cli.dispatch import LASTING, dispatch
+from incumbent.cli.doctor import doctor
 from incumbent.cli.exits import DONE, USAGE, No, Usage, failed, interrupted, say
 from incumbent.cli.explain import node_rows, seat_rows, title
 from incumbent.cli.options import AsOutput, Data, Hosts, Output, Root
@@ -206,6 +207,7 @@ def remove(
 
 for _ordering in (stop, start, restart, signal, move, freeze, unfreeze):
     app.command()(_ordering)
+app.command()(doctor)
 
 
 @app.command("logs")

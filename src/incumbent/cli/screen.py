@@ -15,6 +15,7 @@ __all__ = ["STYLES", "print_table"]
 STYLES = {
     "running": "green",
     "live": "green",
+    "ok": "green",
     "created": "green",
     "starting": "cyan",
     "changed": "cyan",
@@ -22,9 +23,11 @@ STYLES = {
     "waiting": "yellow",
     "backoff": "yellow",
     "unproven": "yellow",
+    "note": "yellow",
     "stuck": "bold red",
     "gone": "red",
     "unreadable": "bold red",
+    "wrong": "bold red",
 }
 
 

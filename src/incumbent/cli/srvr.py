@@ -22,7 +22,7 @@ from incumbent.errors import SpecError, SpecErrors
 if TYPE_CHECKING:
     import ssl
 
-__all__ = ["Times", "ask_mode", "mode_of", "refuse_clear_text", "times"]
+__all__ = ["Times", "ask_mode", "host_of", "mode_of", "refuse_clear_text", "times"]
 
 EMBEDDED_SESSION = 10.0
 ENSEMBLE_SESSION = 30.0
@@ -50,7 +50,7 @@ def times(
     """What was not set is seen from the servers; waits `patience` seconds until one is reached."""
     if session_timeout is not None and tick is not None:
         return Times(session_timeout, tick)
-    mode = _wait_for_mode([_host(each) for each in hosts.split(",")], say, patience, tls)
+    mode = _wait_for_mode([host_of(each) for each in hosts.split(",")], say, patience, tls)
     is_alone = mode == "standalone"
     usual = EMBEDDED_SESSION if is_alone else ENSEMBLE_SESSION
     return Times(
@@ -68,7 +68,7 @@ def refuse_clear_text(hosts: str, credentials: Credentials) -> None:
         return
     for host in hosts.split(","):
         try:
-            found = socket.getaddrinfo(*_host(host), type=socket.SOCK_STREAM)
+            found = socket.getaddrinfo(*host_of(host), type=socket.SOCK_STREAM)
         except OSError:
             continue
         for *_, address in found:
@@ -131,7 +131,7 @@ def _wait_for_mode(
         pause = min(1.0, pause * 2)
 
 
-def _host(text: str) -> tuple[str, int]:
+def host_of(text: str) -> tuple[str, int]:
     """One of `settings.zookeeper`, which has checked it: NAME, NAME:PORT, [ADDRESS]:PORT."""
     name, colon, port = text.rpartition(":")
     if not colon or text.endswith("]"):
