@@ -7,25 +7,30 @@ nothing here starts anything. It reads the env_file and looks at the file system
 from __future__ import annotations
 
 import os
+import pwd
 import re
 import shlex
 import stat
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from incumbent.errors import SpecError, SpecErrors
 from incumbent.spec import Spec
+from incumbent.spec.limits import cgroup_files, rlimits
 from incumbent.toml_file import did_you_mean
 
 __all__ = [
     "BACKGROUND_WITHIN",
+    "Identity",
     "Launch",
     "foreground_switch",
+    "identity_of",
     "launch",
     "missing_requirements",
     "parse_env_file",
     "program_environment",
+    "user_problem",
     "went_background",
 ]
 
@@ -38,13 +43,30 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "\\": "\\", "$": "$", "`"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """A user of this machine, as its program will have it."""
+
+    name: str
+    home: str
+    uid: int
+    gid: int
+    groups: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """What START carries. `executable` is where argv[0] was found; argv itself is as written."""
+    """What START carries. `executable` is where argv[0] was found; argv itself is as written.
+    `identity`: None is the agent's own; `limits` by name of the rlimit, `cgroup_limits` by file.
+    """
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
     cwd: str
     executable: str
+    identity: Identity | None = None
+    umask: int | None = None
+    limits: Mapping[str, int] = field(default_factory=dict)
+    cgroup_limits: Mapping[str, str] = field(default_factory=dict)
 
 
 def launch(spec: Spec, seat: str, node: str, epoch: int, base: Mapping[str, str]) -> Launch:
@@ -53,9 +75,12 @@ def launch(spec: Spec, seat: str, node: str, epoch: int, base: Mapping[str, str]
     `seat` is the seat's full name ("web/0"); `base` the agent's own environment.
     """
     missing = missing_requirements(spec)
+    if nobody := user_problem(spec):
+        raise SpecErrors([SpecError(spec.name, 0, "user", nobody)])
     if missing:
         text = f"missing on {node}: {', '.join(missing)}"
         raise SpecErrors([SpecError(spec.name, 0, "requires", text)])
+    identity = identity_of(spec)
     env = program_environment(spec, seat, node, epoch, base)
     cwd = spec.cwd or "/"
     problem = _folder_problem(cwd)
@@ -64,13 +89,23 @@ def launch(spec: Spec, seat: str, node: str, epoch: int, base: Mapping[str, str]
     executable, problem = _executable(spec.command[0], cwd, env.get("PATH", ""))
     if problem:
         raise SpecErrors([SpecError(spec.name, 0, "command", problem)])
-    return Launch(argv=spec.command, env=env, cwd=cwd, executable=executable)
+    return Launch(
+        argv=spec.command,
+        env=env,
+        cwd=cwd,
+        executable=executable,
+        identity=identity if identity and identity.uid != os.geteuid() else None,
+        umask=spec.umask,
+        limits=rlimits(spec.limits),
+        cgroup_limits=cgroup_files(spec.limits),
+    )
 
 
 def program_environment(
     spec: Spec, seat: str, node: str, epoch: int, base: Mapping[str, str]
 ) -> dict[str, str]:
     """PATH, HOME and LANG of `base`, then env_file, then env, then INCUMBENT_…; nothing else.
+    With a `user`, HOME, USER and LOGNAME are that one's.
 
     Reads the env_file. Raises `SpecErrors`.
     """
@@ -79,6 +114,8 @@ def program_environment(
         "HOME": base.get("HOME") or "/",
         "LANG": base.get("LANG") or "C.UTF-8",
     }
+    if identity := identity_of(spec):
+        env |= {"HOME": identity.home, "USER": identity.name, "LOGNAME": identity.name}
     if spec.env_file is not None:
         env |= _read_env_file(Path(spec.env_file))
     env |= spec.env
@@ -89,6 +126,32 @@ def program_environment(
         "INCUMBENT_EPOCH": str(epoch),
     }
     return env
+
+
+def identity_of(spec: Spec) -> Identity | None:
+    """The spec's user on this machine; None if it names none, or one that is not here."""
+    try:
+        entry = pwd.getpwnam(spec.user) if spec.user is not None else None
+    except KeyError:
+        return None
+    if entry is None:
+        return None
+    groups = tuple(os.getgrouplist(entry.pw_name, entry.pw_gid))
+    name, uid, gid = entry.pw_name, entry.pw_uid, entry.pw_gid
+    return Identity(name=name, home=entry.pw_dir, uid=uid, gid=gid, groups=groups)
+
+
+def user_problem(spec: Spec) -> str:
+    """Why nothing can run as the spec's user on this machine, "" if it can."""
+    if spec.user is None:
+        return ""
+    try:
+        uid = pwd.getpwnam(spec.user).pw_uid
+    except KeyError:
+        return f"there is no user {spec.user} on this node"
+    if uid != os.geteuid() != 0:
+        return f"only an agent that is root can run it as {spec.user}; this one is not"
+    return ""
 
 
 def missing_requirements(spec: Spec) -> list[str]:

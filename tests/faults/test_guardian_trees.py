@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.cgroups import with_cgroups
 from tests.programs.guardian_under_test import guardian
 from tests.waiting import wait_until
 
@@ -32,6 +33,7 @@ CONTAINMENTS = [
             bool(SEALED_IMPOSSIBLE) and not os.environ.get("CI"), reason=SEALED_IMPOSSIBLE
         ),
     ),
+    pytest.param("contained", marks=with_cgroups),
     "swept",
 ]
 contained = pytest.mark.parametrize("containment", CONTAINMENTS)

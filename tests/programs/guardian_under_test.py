@@ -19,10 +19,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tests.cgroups import cgroups, why_no_cgroups
 from tests.children import ends_with_us
 from tests.waiting import wait_until
 
 from incumbent.guardian import messages as m
+from incumbent.guardian.cgroup import end_cgroup, name_of
 
 __all__ = ["Agent", "GuardianUnderTest", "boottime", "guardian", "living"]
 
@@ -183,9 +185,15 @@ class GuardianUnderTest:
             "cwd": "/",
             "stop_grace": 0.8,
             "log": str(self.folder / "web-0.log"),
+            "cgroup": self.cgroup if changes.get("containment") == "contained" else None,
             **changes,
         }
         return m.Start(**values)
+
+    @property
+    def cgroup(self) -> str:
+        """Of the newest START."""
+        return f"{cgroups()}/{name_of(self.marker, 'web/0', self.epoch)}"
 
     @property
     def ready(self) -> Path:
@@ -226,6 +234,9 @@ class GuardianUnderTest:
         self.process.wait()
         self.listener.close()
         Path(self.address).unlink(missing_ok=True)
+        if not why_no_cgroups():  # those of a guardian that was killed
+            for path in cgroups().glob(f"incumbent-{self.marker}-*"):
+                end_cgroup(path, 5.0)
         for pid in self.living():  # a test that failed left them
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

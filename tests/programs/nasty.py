@@ -76,6 +76,16 @@ def main() -> None:
         daughter()
         ready()
         sleep_for_ever()
+    elif kind == "leaves-cgroup":  # sys.argv[4]: another one's cgroup.procs
+        if os.fork() == 0:
+            ignore_stop()
+            Path(sys.argv[4]).write_text(str(os.getpid()))
+            Path(sys.argv[3] + ".daughter").touch()
+            sleep_for_ever()
+        while not Path(sys.argv[3] + ".daughter").exists():
+            time.sleep(0.01)
+        ready()
+        sleep_for_ever()
     elif kind == "background":
         daughter()
         ready()

@@ -1,6 +1,7 @@
 """What a program is started with, and why it cannot be started here."""
 
 import os
+import pwd
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from incumbent.launch import (
     missing_requirements,
     parse_env_file,
     program_environment,
+    user_problem,
     went_background,
 )
 from incumbent.spec import Spec
@@ -68,6 +70,37 @@ def test_env_goes_before_env_file_and_incumbent_before_both(tmp_path: Path) -> N
         "env",
         "/file",
         "5",
+    )
+
+
+def test_a_user_has_its_own_home_and_name_in_its_environment() -> None:
+    root = pwd.getpwuid(0)
+    spec = Spec(name="web", command=("web",), user=root.pw_name)
+
+    env = program_environment(spec, "web/0", "n1", 1, {**BASE, "HOME": "/of/the/agent"})
+
+    assert (env["HOME"], env["USER"], env["LOGNAME"]) == (root.pw_dir, "root", "root")
+
+
+def test_a_user_that_a_node_lacks_is_said() -> None:
+    spec = Spec(name="web", command=("sh",), user="no-such-user")
+
+    assert user_problem(spec) == "there is no user no-such-user on this node"
+    assert "there is no user no-such-user" in problem(spec)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can start another user's program")
+def test_root_starts_another_users_program_with_all_its_groups() -> None:
+    nobody = pwd.getpwnam("nobody")
+
+    found = launch(Spec(name="web", command=("sh",), user="nobody"), "web/0", "n1", 1, BASE)
+
+    assert found.identity is not None
+    assert (found.identity.uid, found.identity.gid) == (nobody.pw_uid, nobody.pw_gid)
+    assert nobody.pw_gid in found.identity.groups
+    assert (
+        launch(Spec(name="web", command=("sh",), user="root"), "web/0", "n1", 1, BASE).identity
+        is None
     )
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from incumbent.errors import SpecError, SpecErrors
 from incumbent.spec import Spec, changed_keys, decode, encode, parse_specs, read_specs
+from incumbent.spec.limits import cgroup_files, rlimits
 
 FULL = """\
 [incumbent]
@@ -173,8 +174,35 @@ def test_the_bytes_are_a_public_format() -> None:
     assert encode(spec).decode() == (
         '{"v":1,"name":"a","command":["a","b"],"env":{"X":"é"},"env_file":null,"cwd":null,'
         '"stop_signal":15,"stop_grace":null,"copies":1,"requires":[],"nodes":[],'
-        '"isolation":null,"on_unclean":"wait","labels":{}}'
+        '"isolation":null,"on_unclean":"wait","labels":{},"user":null,"umask":null,"limits":{}}'
     )
+
+
+def test_limits_and_umask_are_written_as_people_write_them() -> None:
+    (spec,) = parse(
+        '[component.a]\ncommand = "a"\numask = "027"\n'
+        'limits = { memory = "512M", cpu = 2, nofile = 4096, core = "unlimited" }'
+    )
+    (same,) = parse(
+        '[component.a]\ncommand = "a"\numask = 0o027\n'
+        "limits = { core = -1, nofile = 4096, cpu = 2.0, memory = 536870912 }".replace(
+            "-1", '"unlimited"'
+        )
+    )
+
+    assert spec.umask == 0o027
+    assert spec.limits == {"core": -1, "cpu": 2.0, "memory": 512 << 20, "nofile": 4096}
+    assert encode(spec) == encode(same)
+    assert rlimits(spec.limits) == {"RLIMIT_CORE": -1, "RLIMIT_NOFILE": 4096}
+    assert cgroup_files(spec.limits) == {
+        "cpu.max": "200000 100000",
+        "memory.max": str(512 << 20),
+    }
+
+
+def test_the_trees_first_process_is_not_counted_against_its_program() -> None:
+    assert cgroup_files({"pids": 10}) == {"pids.max": "11"}
+    assert cgroup_files({"pids": -1, "memory": -1}) == {"pids.max": "max", "memory.max": "max"}
 
 
 def test_a_newer_spec_is_refused_with_the_next_step() -> None:
@@ -219,7 +247,10 @@ def test_bytes_that_are_no_spec_are_an_error_with_their_path(data: bytes) -> Non
         ("requires", ["x"]),
         ("nodes", ["a/b"]),
         ("name", "-x"),
-        ("isolation", "contained"),
+        ("isolation", "docker"),
+        ("user", "a b"),
+        ("umask", 512),
+        ("limits", {"wished-for": 1}),
         ("on_unclean", "maybe"),
     ],
 )

@@ -58,6 +58,11 @@ class AgentSettings:
     session_timeout: float = 10.0
     tick: float | None = None
     containments: Sequence[str] = ("sealed", "swept")
+    unable: Mapping[str, str] = field(default_factory=dict)
+    """The other containments, each with the reason why this machine has none of its kind."""
+    controllers: Sequence[str] = ()
+    """What limits a program's cgroup can have; `no_controllers`: why not all."""
+    no_controllers: str = ""
     stop_order: Sequence[str] = ()
     """Components in the order of their file; a drain stops them last to first."""
     credentials: Credentials = field(default_factory=Credentials)
@@ -77,8 +82,11 @@ class Host(Processes, Protocol):
     def launch(self, spec: Spec, seat: str, node: str, epoch: int) -> Launch:
         """Raises `SpecErrors` where this node cannot do it."""
 
-    def missing(self, spec: Spec) -> list[str]:
-        """Files that the spec requires and this node lacks."""
+    def cgroup_of(self, seat: str, epoch: int) -> str | None:
+        """Where an instance's cgroup is made, if it needs one; None: there are none here."""
+
+    def unfit(self, spec: Spec) -> str:
+        """Why this machine cannot run it, in a sentence that names what it lacks; "": it can."""
 
     def log_path(self, seat: str) -> str | None: ...
 
@@ -283,7 +291,7 @@ class Agent:
 async def give_up(client: Client, ops: Sequence[MultiOp]) -> None:
     """Carry out `ops`, which delete breadcrumbs, however long it takes while the session lives.
 
-    What was swept waits for it; what was sealed needs no more than the session's end.
+    What was swept or contained waits for it; what was sealed needs no more than the session's end.
     """
     while ops and client.state in (State.CONNECTED, State.SUSPENDED):
         try:

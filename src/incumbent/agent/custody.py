@@ -209,7 +209,7 @@ class Custody:
             if instance.pid:
                 self._kill(instance.pid)
                 await self._watch(instance.pid)
-            if instance.containment == "swept" or not instance.pid:
+            if instance.containment != "sealed" or not instance.pid:
                 await self._processes.sweep(instance.seat, instance.epoch)
             instance.state = "empty"
 

@@ -17,6 +17,7 @@ from typing import Any
 from incumbent.agent.instance import Instance
 from incumbent.agent.proc import end_process, end_seat
 from incumbent.errors import IncumbentError
+from incumbent.guardian.cgroup import end_cgroup, end_cgroups, name_of
 from incumbent.runtime_file import boot_id, start_time
 
 __all__ = ["Home", "HomeInUse", "HomeUnusable", "LeftoversRemain"]
@@ -128,8 +129,11 @@ class Home:
             raise HomeUnusable(self.folder, (error.strerror or str(error)).lower()) from error
         return node_id
 
-    def remember(self, owner: str, instances: Mapping[str, Instance]) -> None:
-        """Write down every tree that may be alive: seat, epoch, first process, boot."""
+    def remember(
+        self, owner: str, instances: Mapping[str, Instance], cgroups: Path | None = None
+    ) -> None:
+        """Write down every tree that may be alive: seat, epoch, first process, boot, and the
+        cgroup that it has if it has one. `cgroups`: where those are made."""
         trees = [
             {
                 "seat": each.seat,
@@ -139,21 +143,29 @@ class Home:
                 "boot_id": boot_id(),
                 "owner": owner,
                 "folder": self._here,
+                "cgroup": f"{cgroups}/{name_of(owner, each.seat, each.epoch)}" if cgroups else "",
             }
             for each in instances.values()
             if each.pid and not each.is_empty
         ]
         self._write(self._trees_file, json.dumps(trees))
 
-    def end_leftovers(self, say: Callable[[str], None]) -> None:
-        """End what an earlier life left, and prove it. Raises `LeftoversRemain`."""
-        remain = []
+    def end_leftovers(
+        self, say: Callable[[str], None], *, owner: str = "", cgroups: Path | None = None
+    ) -> None:
+        """End what an earlier life left, and prove it. Raises `LeftoversRemain`.
+
+        With `owner` and `cgroups` also what it had no time to write down.
+        """
+        remain = end_cgroups(cgroups, owner, END_TIME) if cgroups is not None else []
         for tree in self._trees():
             if (tree["boot_id"], tree["folder"]) != (boot_id(), self._here):
                 continue
             if start_time(tree["pid"]) == tree["start_time"]:
                 say(f"ending {tree['seat']} (pid {tree['pid']}), left by an earlier life")
             is_dead = end_process(tree["pid"], tree["start_time"], END_TIME)
+            if tree.get("cgroup"):
+                is_dead = end_cgroup(Path(tree["cgroup"]), END_TIME) and is_dead
             if not (is_dead and end_seat(tree["owner"], tree["seat"], tree["epoch"], END_TIME)):
                 remain.append(tree["seat"])
         if remain:

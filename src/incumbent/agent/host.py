@@ -5,14 +5,17 @@ Rule of this file: the rim. It does what it is told and decides nothing.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 
 from incumbent.agent.custody import Pidfds
 from incumbent.agent.home import Home
 from incumbent.agent.instance import Instance
 from incumbent.agent.proc import OWNER
-from incumbent.launch import Launch, launch, missing_requirements
+from incumbent.guardian.cgroup import end_cgroup, name_of
+from incumbent.launch import Launch, launch, missing_requirements, user_problem
 from incumbent.spec import Spec
 
 __all__ = ["Machine"]
@@ -23,6 +26,7 @@ class Machine(Pidfds):
 
     environ    what programs may inherit of (PATH, HOME, LANG)
     zookeeper  the hosts that the agent uses, for programs that use ZooKeeper themselves
+    cgroups    where cgroups are made, if they can be
     """
 
     def __init__(
@@ -32,8 +36,10 @@ class Machine(Pidfds):
         environ: Mapping[str, str],
         zookeeper: str,
         say: Callable[[str], None],
+        cgroups: Path | None = None,
     ) -> None:
         super().__init__(owner)
+        self._cgroups = cgroups
         self._home = home
         self._say = say
         self._is_forgetful = False
@@ -44,15 +50,25 @@ class Machine(Pidfds):
         launched = launch(spec, seat, node, epoch, self._environ)
         return replace(launched, env={**launched.env, **self._ours})
 
-    def missing(self, spec: Spec) -> list[str]:
-        return missing_requirements(spec)
+    def cgroup_of(self, seat: str, epoch: int) -> str | None:
+        return f"{self._cgroups}/{name_of(self.owner, seat, epoch)}" if self._cgroups else None
+
+    async def sweep(self, seat: str, epoch: int) -> None:
+        cgroup = self.cgroup_of(seat, epoch)
+        while cgroup is not None and not end_cgroup(Path(cgroup), 0.0):  # noqa: ASYNC110  (nothing tells)
+            await asyncio.sleep(0.05)
+        await super().sweep(seat, epoch)
+
+    def unfit(self, spec: Spec) -> str:
+        missing = missing_requirements(spec)
+        return f"{missing[0]} does not exist on this node" if missing else user_problem(spec)
 
     def log_path(self, seat: str) -> str | None:
         return str(self._home.log_of(seat))
 
     def remember(self, instances: Mapping[str, Instance]) -> None:
         try:
-            self._home.remember(self.owner, instances)
+            self._home.remember(self.owner, instances, self._cgroups)
             self._is_forgetful = False
         except OSError as error:  # a full disk must stop nobody; sealed trees need no record
             if not self._is_forgetful:

@@ -17,7 +17,8 @@ __all__ = ["Instance"]
 
 @dataclass(slots=True, kw_only=True)
 class Instance:
-    """One epoch of a seat. `pid` is 0 until the program runs; `breadcrumb` is its path."""
+    """One epoch of a seat. `pid` is 0 until the program runs; `breadcrumb` is its path; `note`:
+    what operators should know while it runs."""
 
     seat: str
     epoch: int
@@ -30,6 +31,7 @@ class Instance:
     refused: m.Refused | None = None
     why_stopping: str = ""
     stop_ordered: bool = False
+    note: str = ""
 
     @classmethod
     def of(cls, report: m.SeatReport) -> Instance:

@@ -71,15 +71,15 @@ def stands(
     me: str,
     *,
     allowed: Sequence[str],
-    missing: Sequence[str],
+    unfit: str,
     plan: SeatPlan | None,
     live: Collection[str],
 ) -> Stand | StandAside:
     """Whether this node is a candidate for a seat. No plan, or its node gone: everyone is."""
     if allowed and me not in allowed:
         return StandAside(f"only {', '.join(allowed)} may run it")
-    if missing:
-        return StandAside(f"{missing[0]} does not exist on this node")
+    if unfit:
+        return StandAside(unfit)
     if plan is None or plan.node == me or me in plan.standbys or plan.node not in live:
         return Stand()
     return StandAside(f"{plan.node} has it, {', '.join(plan.standbys) or 'nobody'} stands by")
@@ -127,7 +127,7 @@ def breadcrumb_verdict(
     if on_unclean == "go":
         return ProvenDead(f"{who} is unproven, and on_unclean = go")
     return StillWaiting(
-        f"{who} was only swept and nobody saw it die: waiting for {crumb.node} to come back, "
+        f"{who} was only {crumb.containment} and nobody saw it die: waiting for {crumb.node} to come back, "
         f"or for `incumbent node confirm-dead {crumb.node}`"
     )
 

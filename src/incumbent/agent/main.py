@@ -75,7 +75,14 @@ def _agent() -> Serve:
         settings = AgentSettings.of(given)
         agent = Agent(
             settings,
-            Machine(home, str(given["node_id"]), os.environ, settings.hosts, say),
+            Machine(
+                home,
+                str(given["node_id"]),
+                os.environ,
+                settings.hosts,
+                say,
+                Path(given["cgroups"]) if given.get("cgroups") else None,
+            ),
             link,
             clock=SYSTEM,
             rng=random.SystemRandom(),

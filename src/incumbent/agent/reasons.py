@@ -49,14 +49,14 @@ class Reasons:
         return lifecycle.stands(
             self._term.node,
             allowed=spec.nodes,
-            missing=self.missing(),
+            unfit=self.unfit(),
             plan=self.plan(),
             live=self._term.view.nodes,
         )
 
-    def missing(self) -> list[str]:
-        """Files that this node would need."""
-        return self._term.missing(self._view.spec) if self._view.spec is not None else []
+    def unfit(self) -> str:
+        """What this node lacks for it."""
+        return self._term.unfit(self._view.spec) if self._view.spec is not None else ""
 
     def why_stand_down(self) -> str:
         verdict = self.standing()
@@ -85,8 +85,7 @@ class Reasons:
             return "" if is_running else self._view.problem  # another node may be able to read it
         if not spec.allows(self._term.node):
             return f"only {', '.join(spec.nodes)} may run it"
-        missing = self.missing()
-        return f"{missing[0]} does not exist on this node" if missing else ""
+        return self.unfit()
 
     def why_abdicate(self, accepted: int, listing: Sequence[str]) -> str:
         """A newer plan than the one under which it was accepted gives it to one that stands."""

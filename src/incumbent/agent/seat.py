@@ -159,7 +159,7 @@ class Seat:
             is_current = self.instance is not None and self.instance.epoch == crumb.epoch
             if is_current or (crumb.node_id, crumb.boot_id) != (facts.node_id, facts.boot_id):
                 continue
-            if crumb.containment == "swept":
+            if crumb.containment != "sealed":
                 await self._term.sweep(self.name, crumb)
             await oblige(self._client, [Delete(self._tree.breadcrumb(self.name, crumb.epoch))])
 
@@ -183,6 +183,8 @@ class Seat:
             self._term.forget(instance)
             return place
         self._spec, self._crumb = self._view.spec, instance.breadcrumb
+        if self._spec is not None:
+            instance.note = self._term.unenforced(self._spec)
         if crumb is not None:
             self._program = crumb.program
         else:
@@ -200,7 +202,7 @@ class Seat:
             if isinstance(verdict, lifecycle.StandAside):
                 self._say("aside", verdict.why)
                 await self.bell.heard(
-                    self._clock.boottime() + 2.0 if self._reasons.missing() else None
+                    self._clock.boottime() + 2.0 if self._reasons.unfit() else None
                 )
                 continue
             plan = self._reasons.plan()
@@ -412,7 +414,11 @@ class Seat:
             start.breadcrumb or "",
         )
         instance = Instance(
-            seat=self.name, epoch=epoch, breadcrumb=self._crumb, containment=start.containment
+            seat=self.name,
+            epoch=epoch,
+            breadcrumb=self._crumb,
+            containment=start.containment,
+            note=term.unenforced(spec),
         )
         term.order_start(instance, start)
         handed_at = self._clock.wall()

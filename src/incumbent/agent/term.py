@@ -41,6 +41,7 @@ from incumbent.lease import Numbers
 from incumbent.recipes.ledger import Ledger
 from incumbent.recipes.queue import Queue
 from incumbent.spec import Spec, program
+from incumbent.spec.limits import LIMITS
 from incumbent.wire import Create, CreateFlag, SetData
 
 if TYPE_CHECKING:
@@ -164,6 +165,9 @@ class Term:
         """
         numbers = self._numbers_for(spec)
         launched = self._agent.host.launch(spec, seat, self.node, 0)
+        containment, identity = self.containment(spec), launched.identity
+        enforced = {f: text for f, text in launched.cgroup_limits.items() if self._enforces(f)}
+        has_cgroup = bool(enforced) or containment == "contained"
         return m.Start(
             generation=self.generation,
             seat=seat,
@@ -175,7 +179,14 @@ class Term:
             cwd=launched.cwd,
             stop_signal=spec.stop_signal,
             stop_grace=numbers.stop_grace,
-            containment=self.containment(spec),
+            containment=containment,
+            cgroup=self._agent.host.cgroup_of(seat, 0) if has_cgroup else None,
+            cgroup_limits=enforced,
+            uid=identity.uid if identity else None,
+            gid=identity.gid if identity else None,
+            groups=identity.groups if identity else (),
+            umask=launched.umask,
+            limits=launched.limits,
             log=self._agent.host.log_path(seat),
         )
 
@@ -186,6 +197,7 @@ class Term:
             epoch=epoch,
             env={**start.env, "INCUMBENT_EPOCH": str(epoch)},
             breadcrumb=self.tree.breadcrumb(start.seat, epoch),
+            cgroup=start.cgroup and self._agent.host.cgroup_of(start.seat, epoch),
         )
 
     def breadcrumb_of(self, spec: Spec, epoch: int, nonce: str) -> Breadcrumb:
@@ -206,12 +218,26 @@ class Term:
     def nonce(self) -> str:
         return self._agent.nonce()
 
-    def missing(self, spec: Spec) -> list[str]:
-        return self._agent.host.missing(spec)
+    def unfit(self, spec: Spec) -> str:
+        """Why this node cannot run it, "" if it can."""
+        if spec.isolation is not None and spec.isolation not in self.facts.containments:
+            why = self._agent.settings.unable.get(spec.isolation)
+            return f"nothing can be {spec.isolation} on this node{f': {why}' if why else ''}"
+        return self._agent.host.unfit(spec)
 
     async def sweep(self, seat: str, crumb: Breadcrumb) -> None:
         """An earlier life of this node may have died before it wrote down what it had started."""
         await self._agent.host.sweep(seat, crumb.epoch)
+
+    def unenforced(self, spec: Spec) -> str:
+        """Which of its limits nothing on this node enforces, in a sentence; "" if all are."""
+        lacking = [k for k in spec.limits if LIMITS[k].file and not self._enforces(LIMITS[k].file)]
+        why = self._agent.settings.no_controllers
+        return f"not limited on this node: {', '.join(lacking)} ({why})" if lacking else ""
+
+    def _enforces(self, file: str) -> bool:
+        """Whether cgroups have it here; its controller is the first part of its name."""
+        return file.partition(".")[0] in self._agent.settings.controllers
 
     def _numbers_for(self, spec: Spec) -> Numbers:
         numbers = Numbers.of(

@@ -69,7 +69,8 @@ class Word:
 
     def say_instance(self, instance: Instance) -> None:
         state = instance.state if instance.state in _STATES else "running"
-        self.say(state, instance.why_stopping if state == "stopping" else "", instance)
+        reason = {"stopping": instance.why_stopping, "running": instance.note}.get(state, "")
+        self.say(state, reason, instance)
 
     def last(self, instance: Instance, why: str, noticed_at: float) -> SetData:
         """The write that goes with giving the seat up, `instance` being proven dead."""

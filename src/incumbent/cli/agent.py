@@ -48,18 +48,27 @@ def main(argv: Sequence[str]) -> int:
         node_id = home.node_id(lambda: f"{random.SystemRandom().getrandbits(64):016x}")
     except IncumbentError as error:
         return failed(error, USAGE)
+    from incumbent.guardian.cgroup import find_own, hand_down
+
+    cgroups, controllers, why_none, why_unlimited = None, frozenset[str](), "", ""
     try:
-        home.end_leftovers(_say)
+        cgroups = find_own()
+        controllers, why_unlimited = hand_down(cgroups)
+    except OSError as error:
+        why_none = why_unlimited = error.strerror or str(error)
+    try:
+        home.end_leftovers(_say, owner=node_id, cgroups=cgroups)
     except IncumbentError as error:
         return failed(error, NO)
     if options.after_fd is not None and not os.read(options.after_fd, 1):
         return NO  # whoever was to say when is gone
     seen = times(hosts, settings.session_timeout, settings.tick, _say, tls=tls)
 
-    from incumbent.guardian.containment import probe
+    from incumbent.guardian.containment import CONTAINMENTS, probe
     from incumbent.guardian.main import run
     from incumbent.guardian.table import Policy
 
+    unable = {"contained": why_none, **probe(cgroups)}
     return run(
         module("incumbent.agent"),
         settings={
@@ -70,7 +79,11 @@ def main(argv: Sequence[str]) -> int:
             "root": settings.root,
             "session_timeout": seen.session_timeout,
             "tick": seen.tick,
-            "containments": [name for name, why_not in probe().items() if not why_not],
+            "containments": [each for each in CONTAINMENTS if not unable[each]],
+            "unable": {each: why for each, why in unable.items() if why},
+            "cgroups": str(cgroups) if cgroups is not None else "",
+            "controllers": sorted(controllers),
+            "no_controllers": why_unlimited,
             "stop_order": [name for name in options.stop_order.split(",") if name],
             "data": str(settings.data),
             "credentials": credentials.to_json(),

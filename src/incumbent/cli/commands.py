@@ -283,7 +283,7 @@ def node_confirm_dead(
 ) -> None:
     """Say that a machine is dead for certain: others take over.
 
-    Only where its programs were `swept` this is needed. If the machine still runs them, two
+    Only where its programs were `contained` or `swept` this is needed. If the machine still runs them, two
     instances will run: switch it off first. Refused while the node's session is alive.
     """
     settings = _settings(zookeeper, root)

@@ -1,12 +1,14 @@
 """A seat's processes as the guardian sees them: started, signalled, killed, proven empty.
 
-Both containments have a first process (first.py), a fork of the guardian that starts the
+Every containment has a first process (first.py), a fork of the guardian that starts the
 program and stays its parent. *sealed*: it is the init of a PID namespace; when it ends, for
 whatever reason, the kernel kills everything in the namespace before its pidfd becomes
 readable: that is the proof. *swept*: it is a subreaper, so that nothing of its tree can be
 adopted away while it lives; it kills its children until it has none, says so, and ends: word
 and end together are the proof. If it is killed itself, its orphans fall to the guardian, which
-is a subreaper too and does the same.
+is a subreaper too and does the same. *contained*: as swept, in a cgroup of its own, which is
+killed as one and has to say besides that it is empty: so nobody is left who left the cgroup, and
+nobody who left the tree. A sealed tree may have a cgroup too, for its limits.
 
 Rule of this file: `TreeEmpty` is made here and only from such a proof.
 """
@@ -21,6 +23,7 @@ import socket
 import struct
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from pathlib import Path
 
 from incumbent.guardian import kernel
 from incumbent.guardian.actions import (
@@ -32,13 +35,15 @@ from incumbent.guardian.actions import (
     SpawnSeat,
     TreeEmpty,
 )
+from incumbent.guardian.cgroup import Cgroup
 from incumbent.guardian.first import Job, be_first
 from incumbent.guardian.messages import Start, Told
 from incumbent.guardian.page import DeadlinePage
 
 __all__ = ["CONTAINMENTS", "PERMANENT", "Tree", "probe"]
 
-CONTAINMENTS = ("sealed", "swept")
+CONTAINMENTS = ("sealed", "contained", "swept")
+"""The strongest first."""
 _PROBE_TIME = 5.0  # seconds
 _SWEEP_ROUNDS = 50  # kills of orphans in a row, before others have their turn
 _PATIENT_ROUNDS = 10  # kills of a swept tree before its first process is killed too
@@ -61,16 +66,20 @@ PERMANENT = {
 
 
 class Tree:
-    """One tree. Poll `channel` and `pidfd`; when readable call `on_channel`, `on_death`."""
+    """One tree. Poll `channel`, `pidfd` and, where there is one, `cgroup.changes`; when readable
+    call `on_channel`, `on_death`, `on_cgroup`. `ours` (see there): what no orphan is."""
 
     def __init__(self, action: SpawnSeat, secrets: Sequence[bytes], output: int | None) -> None:
         """Start it; `output` is the write end for stdout and stderr (None: ours).
 
         Raises OSError if nothing could be started at all.
         """
-        self.start = action.start
-        self.seat, self.epoch = action.start.seat, action.start.epoch
-        self.is_sealed = action.start.containment == "sealed"
+        self.start = start = action.start
+        self.seat, self.epoch = start.seat, start.epoch
+        self.is_sealed = start.containment == "sealed"
+        if start.containment == "contained" and start.cgroup is None:
+            raise OSError(errno.EINVAL, "no cgroup is named for it")
+        self.cgroup = Cgroup(start.cgroup, start.cgroup_limits) if start.cgroup else None
         self.page = DeadlinePage()
         self.page.write(action.hard_at)
         self.main = 0
@@ -81,13 +90,15 @@ class Tree:
         self._is_swept = False
         self._failure = ""
         self._is_permanent = False
+        self._is_buried = False  # `on_death` was called
+        self._is_proven = False
         self._rounds = 0
         self.channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.channel.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         self.channel.setblocking(False)
         go_read, go_write = os.pipe()
         job = Job(
-            start=action.start,
+            start=start,
             soft_at=action.soft_at,
             deadline=self.page.read,
             channel=theirs,
@@ -96,12 +107,14 @@ class Tree:
             secrets=tuple(secrets),
             is_sealed=self.is_sealed,
             user=(os.geteuid(), os.getegid()),
+            kill_fd=self.cgroup.kill_fd if self.cgroup and not self.is_sealed else None,
         )
         try:
-            self.pid = _fork(job, close_in_child=go_write)
+            self.pid = _fork(job, go_write, self.cgroup.fd if self.cgroup else None)
         except OSError:
             self.channel.close()
             os.close(go_write)
+            self.leave_cgroup()
             raise
         finally:
             theirs.close()
@@ -148,13 +161,37 @@ class Tree:
             elif word == "empty":
                 self._is_swept = True
 
-    def on_death(self) -> list[Event]:
+    def on_death(self, ours: Callable[[], Collection[int]]) -> list[Event]:
         """The pidfd is readable: the first process is dead."""
         events = self.on_channel()
-        if not self.is_sealed and not self._is_swept:
-            # It was killed: what it left is ours now, and `kill` sweeps it.
-            return [*events, MainExited(self.seat, self.epoch, None, None, 0)]
-        return [*events, self._proof()]
+        self._is_buried = True
+        if self.is_sealed or self._is_swept:
+            return [*events, *self.on_cgroup(ours)]
+        # It was killed: what it left is ours now, and is swept.
+        self._is_killed = True
+        return [*events, MainExited(self.seat, self.epoch, None, None, 0), *self.on_cgroup(ours)]
+
+    def on_cgroup(self, ours: Callable[[], Collection[int]]) -> list[Event]:
+        """Its cgroup has changed, or is to be looked at: the proof, if everybody is gone."""
+        is_empty = self.cgroup is None or self.cgroup.is_empty()
+        if self._is_proven or not self._is_buried:
+            return []
+        if not self.is_sealed and not self._is_swept and not self._sweep_orphans(ours):
+            return []
+        if not self.is_sealed and not is_empty:
+            return []
+        self._is_proven = True
+        self.leave_cgroup()
+        return [self._proof()]
+
+    def _sweep_orphans(self, ours: Callable[[], Collection[int]]) -> bool:
+        """Whether nobody is left of those that a dead first process has left to us."""
+        return any(kernel.kill_children(spare=ours()) == 0 for _ in range(_SWEEP_ROUNDS))
+
+    def leave_cgroup(self) -> None:
+        if self.cgroup is not None:
+            self.cgroup.close()
+            self.cgroup = None
 
     def _proof(self) -> Event:
         if self._is_up or self._is_killed:
@@ -180,22 +217,23 @@ class Tree:
         self._order(f"signal {signo}")
 
     def kill(self, ours: Callable[[], Collection[int]]) -> list[Event]:
-        """SIGKILL everything. A swept tree whose first process is dead has left its orphans to
-        us: the children that are not `ours`. The proof comes back when there is none."""
+        """SIGKILL everything. A tree that is not sealed and whose first process is dead has left
+        its orphans to us: the children that are not `ours`. The proof comes back when there is
+        none."""
         self._is_killed = True
         if self.is_sealed:
             kernel.kill(self.pidfd)
             return []
-        if not self.is_dead:
+        if self.cgroup is not None:
+            self.cgroup.kill()
+        if self.is_dead:
+            return self.on_cgroup(ours)
+        if self.cgroup is None:
             self._order("kill")
             kernel.sweep(self.pid)
             self._rounds += 1
             if self._rounds > _PATIENT_ROUNDS:  # frozen: its orphans will be ours
                 kernel.kill(self.pidfd)
-            return []
-        for _ in range(_SWEEP_ROUNDS):
-            if kernel.kill_children(spare=ours()) == 0:
-                return [TreeEmpty(self.seat, self.epoch)]
         return []
 
     def write_deadline(self, at: float) -> None:
@@ -212,6 +250,7 @@ class Tree:
         os.waitid(os.P_PIDFD, self.pidfd, os.WEXITED | os.WNOHANG)
         os.close(self.pidfd)
         self.channel.close()
+        self.leave_cgroup()
 
     def _order(self, words: str) -> None:
         try:
@@ -220,13 +259,11 @@ class Tree:
             return  # dead, or frozen with a full socket: SIGKILL and the page don't need it
 
 
-def _fork(job: Job, close_in_child: int) -> int:
+def _fork(job: Job, close_in_child: int, cgroup: int | None) -> int:
     """The pid of a child that is first in its tree."""
-    if not job.is_sealed:
-        pid = os.fork()
-    else:
-        flags = kernel.CLONE_NEWPID | (kernel.CLONE_NEWUSER if job.needs_user_namespace else 0)
-        pid = kernel.clone(flags)
+    flags = kernel.CLONE_NEWPID if job.is_sealed else 0
+    flags |= kernel.CLONE_NEWUSER if job.needs_user_namespace else 0
+    pid = kernel.clone(flags, cgroup) if flags or cgroup is not None else os.fork()
     if pid == 0:
         os.close(close_in_child)
         be_first(job)
@@ -241,15 +278,17 @@ def _sender(extra: list[tuple[int, int, bytes]]) -> int:
     return 0
 
 
-def probe() -> dict[str, str]:
+def probe(cgroups: Path | None = None) -> dict[str, str]:
     """Which containments work on this machine, for this user: each with "" or why not.
 
-    Tries each one for real, up to the point where a program would be executed.
+    Tries each one for real, up to the point where a program would be executed. `cgroups`: where
+    they are made; without it *contained* is not tried.
     """
-    return {containment: _try(containment) for containment in CONTAINMENTS}
+    tried = [each for each in CONTAINMENTS if each != "contained" or cgroups is not None]
+    return {containment: _try(containment, cgroups) for containment in tried}
 
 
-def _try(containment: str) -> str:
+def _try(containment: str, cgroups: Path | None) -> str:
     start = Start(
         generation=0,
         seat="probe",
@@ -260,6 +299,7 @@ def _try(containment: str) -> str:
         env={},
         cwd="/",
         containment=containment,
+        cgroup=f"{cgroups}/incumbent-probe-{os.getpid()}" if containment == "contained" else None,
     )
     try:
         tree = Tree(SpawnSeat(start, math.inf, math.inf), (), None)
@@ -269,7 +309,7 @@ def _try(containment: str) -> str:
     if not died:
         kernel.kill(tree.pidfd)
         kernel.is_readable(tree.pidfd, _PROBE_TIME)
-    tree.on_death()
+    tree.on_death(lambda: kernel.children())
     tree.reap()
     if not died:
         return f"its first process did not end within {_PROBE_TIME:g} s"

@@ -2,7 +2,8 @@
 
 A fork of the guardian, never executed anew. In order: PDEATHSIG; a go byte (end of file: the
 guardian is dead already); namespaces; descriptors closed; the program forked; secrets wiped
-(first of all, where a user namespace could let others look into our memory).
+(first of all, where a user namespace, or another user, could let others look into our memory).
+Only the program becomes another user: that clears PDEATHSIG, which the first process needs.
 Then it waits for the first of: main ended, an order, the guardian gone, the deadline. The
 deadline is read anew from the shared page at every wake, by a timer of CLOCK_BOOTTIME, so it
 holds when guardian and agent are frozen or when the machine was suspended.
@@ -17,9 +18,11 @@ Rule of this file: whatever goes wrong, the way out is `_end`, which leaves nobo
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
+import resource
 import select
 import signal
 import socket
@@ -40,7 +43,8 @@ _SWEEP_EVERY, _SWEEP_PAUSE = 50, 0.005  # rounds of kills, seconds
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What a first process is told. `deadline` reads the page; `user`: the guardian's."""
+    """What a first process is told. `deadline` reads the page; `user`: the guardian's;
+    `kill_fd`: of the cgroup that it is in with its whole tree."""
 
     start: Start
     soft_at: float
@@ -51,6 +55,7 @@ class Job:
     secrets: tuple[bytes, ...]
     is_sealed: bool
     user: tuple[int, int]
+    kill_fd: int | None = None
 
     @property
     def needs_user_namespace(self) -> bool:
@@ -78,6 +83,7 @@ class _First:
         self.job = job
         self.main = 0
         self.wake_read = self.exec_read = -1
+        self.is_wiped = False
         self.ear: Ear
 
     def prepare(self) -> None:
@@ -87,15 +93,17 @@ class _First:
         if not os.read(job.go, 1):
             os._exit(0)
         os.setsid()
-        if job.needs_user_namespace:
+        if job.needs_user_namespace or job.start.uid is not None:
             self.wipe()
+        if job.needs_user_namespace:
             kernel.map_user(*job.user)
         if job.is_sealed:
             kernel.mount_own_proc()
         else:
             kernel.become_subreaper()
         outputs = {1, 2} if job.output is None else {job.output}
-        kernel.close_all_but({2, job.channel.fileno(), *outputs})
+        kept = {2, job.channel.fileno(), *outputs}
+        kernel.close_all_but(kept if job.kill_fd is None else {*kept, job.kill_fd})
         kernel.fill_standard_descriptors()
         self.wake_read, wake_write = os.pipe()
         os.set_blocking(self.wake_read, False)
@@ -109,13 +117,16 @@ class _First:
 
     def wipe(self) -> None:
         """It takes longer than all the rest: where only root could look, main need not wait."""
-        kernel.wipe(self.job.secrets)
+        if not self.is_wiped:
+            kernel.wipe(self.job.secrets)
+            self.is_wiped = True
 
     def start_main(self) -> None:
         self.exec_read, exec_write = os.pipe()
+        first = os.getpid()
         self.main = os.fork()
         if self.main == 0:
-            _be_main(self.job, self.ear, exec_write)
+            _be_main(self.job, self.ear, exec_write, first)
         os.close(exec_write)
         self.ear.keep_only_ours()
         if self.job.output is not None:
@@ -218,8 +229,9 @@ class _First:
             return
 
     def end(self) -> NoReturn:
-        """Nobody of the tree outlives this: sealed, by the kernel; swept, until we have no
-        child at all. Children become ours as their parents die."""
+        """Nobody of the tree outlives this: sealed, by the kernel; else until we have no child
+        at all. Children become ours as their parents die. Then whatever the cgroup has besides,
+        and it has us."""
         rounds = 0
         while not self.job.is_sealed and kernel.kill_children() > 0:
             rounds += 1
@@ -227,10 +239,12 @@ class _First:
                 kernel.sweep(os.getpid())
                 time.sleep(_SWEEP_PAUSE)
         self.say("empty")
+        if self.job.kill_fd is not None:
+            os.write(self.job.kill_fd, b"1")
         os._exit(0)
 
 
-def _be_main(job: Job, ear: Ear, exec_write: int) -> NoReturn:
+def _be_main(job: Job, ear: Ear, exec_write: int, first: int) -> NoReturn:
     """In the program's own process: everything up to exec."""
     try:
         if not job.is_sealed:
@@ -248,6 +262,11 @@ def _be_main(job: Job, ear: Ear, exec_write: int) -> NoReturn:
                 exec_write = fcntl.fcntl(exec_write, fcntl.F_DUPFD_CLOEXEC, exec_write + 1)
             os.dup2(ear.line_write, job.start.ready_fd)
             os.set_inheritable(job.start.ready_fd, True)
+        _limit(job.start)
+        if job.start.uid is not None:
+            _become_user(job, job.start.uid)
+        if not job.is_sealed and os.getppid() != first:
+            raise OSError(errno.ESRCH, "its first process is gone")
         os.chdir(job.start.cwd)
         if kernel.boottime() >= min(job.soft_at, job.deadline()):
             raise OSError(0, "its soft deadline has passed")
@@ -257,6 +276,32 @@ def _be_main(job: Job, ear: Ear, exec_write: int) -> NoReturn:
         os.write(exec_write, _why(error, job.start).encode(errors="replace")[:4000])
     finally:
         os._exit(127)
+
+
+def _limit(start: Start) -> None:
+    """Its umask and rlimits; soft and hard ones are the same, so that nobody has to raise them."""
+    if start.umask is not None:
+        os.umask(start.umask)
+    for name, value in start.limits.items():
+        wanted = resource.RLIM_INFINITY if value < 0 else value
+        try:
+            resource.setrlimit(getattr(resource, name), (wanted, wanted))
+        except (OSError, ValueError) as error:
+            raise OSError(errno.EPERM, f"{name} cannot be {value} here: {error}") from None
+
+
+def _become_user(job: Job, uid: int) -> None:
+    """Be somebody else, for good. PDEATHSIG is lost by that, and has to be asked for anew; the
+    pipe of the output is theirs, so that /dev/stdout can be opened."""
+    gid = uid if job.start.gid is None else job.start.gid
+    if job.output is not None:
+        os.fchown(1, uid, gid)
+    os.setgroups(job.start.groups)
+    os.setresgid(gid, gid, gid)
+    os.setresuid(uid, uid, uid)
+    kernel.set_dumpable(False)  # until exec, nobody of theirs may look into it
+    if not job.is_sealed:
+        kernel.die_with_parent(signal.SIGKILL)
 
 
 def _why(error: BaseException, start: Start) -> str:

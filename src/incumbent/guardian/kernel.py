@@ -52,6 +52,7 @@ __all__ = [
 CLONE_NEWNS = 0x0002_0000
 CLONE_NEWUSER = 0x1000_0000
 CLONE_NEWPID = 0x2000_0000
+_CLONE_INTO_CGROUP = 0x2_0000_0000
 
 _SYS_CLONE3 = 435  # the same number on every architecture
 _SIGCHLD = 17
@@ -112,16 +113,23 @@ class _CloneArgs(ctypes.Structure):
             "stack",
             "stack_size",
             "tls",
+            "set_tid",
+            "set_tid_size",
+            "cgroup",
         )
     ]
 
 
-def clone(flags: int) -> int:
+def clone(flags: int, cgroup: int | None = None) -> int:
     """os.fork() into new namespaces: 0 in the child, the child's pid in the parent.
 
-    The caller must have one thread only.
+    `cgroup`: a descriptor of the cgroup's directory that the child is born in. The caller must
+    have one thread only.
     """
     args = _CloneArgs(flags=flags, exit_signal=_SIGCHLD)
+    if cgroup is not None:
+        args.flags |= _CLONE_INTO_CGROUP
+        args.cgroup = cgroup
     number, size = ctypes.c_long(_SYS_CLONE3), ctypes.c_size_t(ctypes.sizeof(args))
     ctypes.pythonapi.PyOS_BeforeFork()
     pid: int = _libc_holding_gil.syscall(number, ctypes.byref(args), size)

@@ -82,6 +82,7 @@ class _Guardian:
         self.selector = selectors.DefaultSelector()
         self.timer = kernel.BoottimeTimer()
         self.trees: dict[tuple[str, int], Tree] = {}
+        self.cgroups: dict[tuple[str, int], int] = {}  # descriptors to poll
         self.logs: dict[tuple[str, int], LogPipe] = {}
         self.link: Link | None = None
         self.agent_pid = self.agent_pidfd = -1
@@ -218,7 +219,17 @@ class _Guardian:
         if not tree.is_silent:
             self.selector.unregister(tree.channel)
         self.selector.unregister(tree.pidfd)
-        self.events += tree.on_death()
+        self.events += tree.on_death(self.ours)
+        self.after_proof(tree)
+
+    def on_cgroup(self, tree: Tree) -> None:
+        self.events += tree.on_cgroup(self.ours)
+        self.after_proof(tree)
+
+    def after_proof(self, tree: Tree) -> None:
+        """If there was one: its cgroup is let go of, and what never ran is forgotten."""
+        if tree.cgroup is None and (changes := self.cgroups.pop((tree.seat, tree.epoch), None)):
+            self.selector.unregister(changes)
         if tree.is_reaped:
             self.trees.pop((tree.seat, tree.epoch), None)
 
@@ -314,6 +325,9 @@ class _Guardian:
         self.trees[key] = tree
         self.watch(tree.channel.fileno(), lambda: self.on_channel(tree))
         self.watch(tree.pidfd, lambda: self.on_tree_death(tree))
+        if tree.cgroup is not None:
+            self.cgroups[key] = tree.cgroup.changes.fileno()
+            self.watch(self.cgroups[key], lambda: self.on_cgroup(tree))
         if log is not None:
             log.close_write_end()
             self.logs[key] = log
@@ -342,6 +356,7 @@ class _Guardian:
         tree = self.trees.get((action.seat, action.epoch))
         if tree is not None:
             self.events += tree.kill(self.ours)
+            self.after_proof(tree)
 
     def write_deadline(self, action: a.WriteDeadline) -> None:
         tree = self.trees.get((action.seat, action.epoch))

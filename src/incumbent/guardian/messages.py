@@ -102,6 +102,9 @@ class Start:
     `notify`, `ready_fd`: listen to what it says of itself (`ear.py`). A hook or a check of a seat
     is a tree of its own, named SEAT!NAME and counted by itself: `beside` is the epoch of the
     seat that it works for, `limit` how many seconds it may live.
+    `uid`, `gid`, `groups`: who the program is, where it is somebody else than the guardian.
+    `limits`: by name of the rlimit; -1 is none. `cgroup`: where its cgroup is to be made, with
+    `cgroup_limits` (file → text).
     """
 
     tag: ClassVar[str] = "START"
@@ -122,6 +125,13 @@ class Start:
     ready_fd: int | None = None
     beside: int | None = None
     limit: float | None = None
+    uid: int | None = None
+    gid: int | None = None
+    groups: tuple[int, ...] = ()
+    umask: int | None = None
+    limits: Mapping[str, int] = field(default_factory=dict)
+    cgroup: str | None = None
+    cgroup_limits: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -432,6 +442,18 @@ def _strings(where: str, value: Any) -> tuple[str, ...]:
     return tuple(value)
 
 
+def _integers(where: str, value: Any) -> tuple[int, ...]:
+    if not isinstance(value, list) or not all(type(each) is int for each in value):
+        raise RemoteWireError(f"{where}: expected a list of integers")
+    return tuple(value)
+
+
+def _integer_map(where: str, value: Any) -> dict[str, int]:
+    if not isinstance(value, dict) or not all(type(each) is int for each in value.values()):
+        raise RemoteWireError(f"{where}: expected an object of integers")
+    return value
+
+
 def _string_map(where: str, value: Any) -> dict[str, str]:
     if not isinstance(value, dict) or not all(isinstance(each, str) for each in value.values()):
         raise RemoteWireError(f"{where}: expected an object of strings")
@@ -468,6 +490,8 @@ _READERS: Mapping[str, Callable[[str, Any], Any]] = {
     "str | None": _optional(_text),
     "float | None": _optional(_number),
     "tuple[str, ...]": _strings,
+    "tuple[int, ...]": _integers,
+    "Mapping[str, int]": _integer_map,
     "Mapping[str, str]": _string_map,
     "Mapping[str, Any]": _object,
     "Mapping[str, Any] | None": _optional(_object),

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from incumbent.settings import name_problem
+from incumbent.spec.limits import check_limits
 from incumbent.spec.spec import MOST_COPIES
 from incumbent.toml_file import did_you_mean, kind
 
@@ -190,11 +191,9 @@ def _nodes(value: Any, wrong: Wrong) -> tuple[str, ...]:
 
 
 def _isolation(value: Any, wrong: Wrong) -> Any:
-    if value == "contained":
-        wrong('"contained" comes with a later version: expected "sealed" or "swept"')
-    elif value not in ("sealed", "swept"):
+    if value not in ("sealed", "contained", "swept"):
         wrong(
-            f'expected "sealed" or "swept", got {_literal(value)}; '
+            f'expected "sealed", "contained" or "swept", got {_literal(value)}; '
             "without `isolation` a node does the strongest that it can"
         )
     return value
@@ -218,6 +217,27 @@ def _labels(value: Any, wrong: Wrong) -> dict[str, str]:
     return dict(sorted(value.items()))
 
 
+def _user(value: Any, wrong: Wrong) -> Any:
+    if not isinstance(value, str):
+        wrong(f'expected a user\'s name, like "www-data"; got {kind(value)}')
+    elif not re.fullmatch(r"[A-Za-z0-9_.][A-Za-z0-9_.-]{0,31}\$?", value):
+        wrong(f"{_literal(value)} is no user's name: expected one of /etc/passwd")
+    return value
+
+
+def _umask(value: Any, wrong: Wrong) -> int:
+    """In octal: 0o027 as a number of TOML, or "027"."""
+    if isinstance(value, str) and re.fullmatch(r"0?o?[0-7]{1,3}", value):
+        return int(value.removeprefix("0").removeprefix("o") or "0", 8)
+    if isinstance(value, bool) or not isinstance(value, int):
+        got = _literal(value) if isinstance(value, str) else kind(value)
+        wrong(f'expected three octal digits, like "027"; got {got}')
+        return 0
+    if not 0 <= value <= 0o777:
+        wrong(f'expected at most 0o777, got {value}; octal is written "027" or 0o027')
+    return value
+
+
 def _literal(value: Any) -> str:
     short = isinstance(value, str) and re.fullmatch(r"[ -~]{0,40}", value)
     return f'"{value}"' if short else kind(value)
@@ -236,4 +256,7 @@ CHECKS: Mapping[str, Check] = {
     "isolation": _isolation,
     "on_unclean": _on_unclean,
     "labels": _labels,
+    "user": _user,
+    "umask": _umask,
+    "limits": check_limits,
 }

@@ -1,7 +1,7 @@
 """A component's spec: what must run once, and how; its form in ZooKeeper.
 
 Rule of this file: a `Spec` is complete and checked (see `checks`), and equal specs have equal
-bytes: every key is written, in the order below, with `env`, `nodes` and `labels` sorted.
+bytes: every key is written, in the order below, with `env`, `nodes`, `labels` and `limits` sorted.
 
 The version "v" grows when an older agent would run a newer spec wrongly; it then refuses it. A
 key that it may ignore is added without a new version: unknown keys are passed over.
@@ -15,6 +15,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from incumbent.errors import SpecError
+from incumbent.spec.limits import LIMITS
 
 __all__ = ["MOST_COPIES", "Spec", "changed_keys", "decode", "encode", "program"]
 
@@ -23,6 +24,8 @@ MOST_COPIES = 1000
 
 # A znode may have been written by hand: what `decode` accepts has these bounds, too.
 Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_.][A-Za-z0-9_.-]{0,63}\Z")]
+UserName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_.][A-Za-z0-9_.-]{0,31}\$?\Z")]
+LimitName = Annotated[str, msgspec.Meta(pattern=f"^({'|'.join(LIMITS)})\\Z")]
 AbsolutePath = Annotated[str, msgspec.Meta(pattern=r"^/[^\0]*\Z")]
 
 
@@ -40,6 +43,9 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, tag_field="v", tag=VERSION
     requires     absolute files without which a node does not stand
     nodes        the only nodes that may run it, sorted; empty allows every node
     isolation    None is the strongest that the node can do
+    user         by name; None is the agent's
+    umask        None is the agent's
+    limits       see `limits`; -1 is none
     on_unclean   whether a successor waits for a swept instance that nobody saw die
     labels       for operators, who name components by them; sorted by name
     """
@@ -54,9 +60,12 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, tag_field="v", tag=VERSION
     copies: Annotated[int, msgspec.Meta(ge=1, le=MOST_COPIES)] = 1
     requires: tuple[AbsolutePath, ...] = ()
     nodes: tuple[Name, ...] = ()
-    isolation: Literal["sealed", "swept"] | None = None
+    isolation: Literal["sealed", "contained", "swept"] | None = None
     on_unclean: Literal["wait", "go"] = "wait"
     labels: dict[Name, str] = {}
+    user: UserName | None = None
+    umask: Annotated[int, msgspec.Meta(ge=0, le=0o777)] | None = None
+    limits: dict[LimitName, int | float] = {}
 
     def allows(self, node: str) -> bool:
         """Whether `node` may run it, by name."""

@@ -33,8 +33,11 @@ class SimMachine:
         }
         return Launch(argv=spec.command, env=env, cwd="/", executable=spec.command[0])
 
-    def missing(self, spec: Spec) -> list[str]:
-        return []
+    def cgroup_of(self, seat: str, epoch: int) -> str | None:
+        return None
+
+    def unfit(self, spec: Spec) -> str:
+        return ""
 
     def log_path(self, seat: str) -> str | None:
         return None

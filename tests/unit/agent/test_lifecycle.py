@@ -89,11 +89,11 @@ def test_a_head_lets_the_target_pass_only_while_it_stands():
         ({"plan": SeatPlan(node="gone", standbys=["n3"])}, Stand),
         ({"allowed": ["n2"]}, StandAside),
         ({"allowed": ["n1"]}, Stand),
-        ({"missing": ["/opt/x"]}, StandAside),
+        ({"unfit": "/opt/x does not exist on this node"}, StandAside),
     ],
 )
 def test_who_stands(changes, expected):
-    given_ = {"allowed": (), "missing": (), "plan": None, "live": ["n1", "n2", "n3"]}
+    given_ = {"allowed": (), "unfit": "", "plan": None, "live": ["n1", "n2", "n3"]}
 
     assert isinstance(stands("n1", **{**given_, **changes}), expected)
 
@@ -108,6 +108,14 @@ def test_while_its_session_lives_nothing_proves_an_instance_dead(containment, on
     answer = verdict(crumb(containment=containment), session_lives=True, on_unclean=on_unclean)
 
     assert isinstance(answer, StillWaiting)
+
+
+def test_a_contained_instance_is_waited_for_like_a_swept_one():
+    """systemd ends what is left of its unit, but only after a time that nobody else can know."""
+    waiting = verdict(crumb(containment="contained"))
+
+    assert isinstance(waiting, StillWaiting)
+    assert "only contained" in waiting.why
 
 
 def test_a_swept_instance_is_waited_for_and_the_sentence_names_the_way_out():
