@@ -12,20 +12,18 @@ from __future__ import annotations
 
 import argparse
 import os
-import random
 import signal
 import threading
 
-from bank import Bank, Declined
+from bank import Bank
 from schema import FENCE, ORDERS, OUTBOX, connect
 from sqlalchemy import Engine, select
-from sqlalchemy.exc import SQLAlchemyError
 
 import incumbent
-from incumbent.blocking_work import Claim, Work
-from incumbent.errors import IncumbentError
+from incumbent.blocking_work import Claim
 
-BATCH = 50
+AT_ONCE = 500  # orders in one look at the database
+TRIES = 50  # then people have to look at an order: `incumbent work parked`
 
 
 class Settlement:
@@ -38,12 +36,10 @@ class Settlement:
         self._banks = threading.local()
 
     def pending(self) -> list[str]:
-        """Some of what there is to do, as far as this look at the database shows: not the same for
-        every thread, so that they do not all ask for the same claims."""
+        """What there is to do, as far as this look at the database shows."""
         with self._engine.begin() as db:
             query = select(ORDERS.c.id).where(ORDERS.c.state == "PENDING").order_by(ORDERS.c.id)
-            found = [str(each) for each in db.scalars(query.limit(10 * BATCH))]
-        return random.sample(found, min(BATCH, len(found)))
+            return [str(each) for each in db.scalars(query.limit(AT_ONCE))]
 
     def settle(self, claim: Claim) -> None:
         """Charge and close one order. May be called again after a crash at any point of it."""
@@ -73,22 +69,6 @@ class Settlement:
         return self._banks.mine
 
 
-def work_on(settlement: Settlement, work: Work, stop: threading.Event) -> None:
-    """One thread: claim a batch in one flight, settle it, look again."""
-    while not stop.is_set():
-        try:
-            for claim in work.claims(settlement.pending(), batch=BATCH):
-                if stop.is_set():
-                    break
-                try:
-                    settlement.settle(claim)
-                except (Declined, SQLAlchemyError) as error:
-                    claim.fail(str(error), retry_in=0.2)
-        except (IncumbentError, SQLAlchemyError) as error:  # a claim lost, ZooKeeper away, …
-            print(f"looks again: {error}", flush=True)
-        stop.wait(0.05)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description="A settlement server; run as many as you like.")
     parser.add_argument("--database", required=True, metavar="URL")
@@ -100,21 +80,16 @@ def main() -> None:
     parser.add_argument("--name", default=name)
     options = parser.parse_args()
 
-    stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
     settlement = Settlement(connect(options.database), options.gateway, options.name)
     with (
         incumbent.connect(options.zookeeper, session_timeout=2.0, insecure=True) as zk,
         zk.work("/settlement", lag=0.1) as work,
     ):
-        threads = [
-            threading.Thread(target=work_on, args=(settlement, work, stop))
-            for _ in range(options.threads)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        signal.signal(signal.SIGTERM, lambda *_: work.stop())
+        done = work.run(
+            settlement.pending, settlement.settle, workers=options.threads, tries=TRIES, idle=0.1
+        )
+        print(f"{options.name}: {done}", flush=True)
 
 
 if __name__ == "__main__":
