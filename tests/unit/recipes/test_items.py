@@ -69,12 +69,33 @@ async def test_a_queue_whose_directory_was_deleted_delivers_the_next_item() -> N
         assert await data_of(waiting) == b"x"
 
 
+async def test_a_take_that_waits_while_its_container_is_reaped_gets_the_next_item() -> None:
+    async with (
+        embedded(reap_every=0.02) as server,
+        connected(server) as one,
+        connected(server) as two,
+    ):
+        await two.create("/jobs", container=True)
+        await two.queue("/jobs").put("x")
+        assert await data_of(asyncio.create_task(one.queue("/jobs").take(5))) == b"x"
+        waiting = asyncio.create_task(one.queue("/jobs").take(5))
+        await eventually(lambda: _is_gone(two, "/jobs"))
+
+        await two.queue("/jobs").put("y")
+
+        assert await data_of(waiting) == b"y"
+
+
 async def test_none_is_taken_within_the_timeout_and_no_watch_stays() -> None:
     async with embedded() as server, connected(server) as zk:
         assert await zk.queue("/jobs").take(0) is None
         assert await zk.queue("/jobs").take(0.05) is None
         assert await zk.queue("/jobs").peek() is None
         await eventually(lambda: _is_unwatched(zk))
+
+
+async def _is_gone(zk: aio.Zk, path: str) -> bool:
+    return not await zk.exists(path)
 
 
 async def _is_unwatched(zk: aio.Zk) -> bool:
