@@ -23,6 +23,7 @@ from tests.cgroups import cgroups, why_no_cgroups
 from tests.children import ends_with_us
 from tests.waiting import wait_until
 
+from incumbent.guardian import codec
 from incumbent.guardian import messages as m
 from incumbent.guardian.cgroup import end_cgroup, name_of
 
@@ -57,7 +58,7 @@ class Agent:
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
-        self.splitter = m.Splitter()
+        self.splitter = codec.Splitter()
         self.heard: list[m.Message] = []
         self.history: list[m.Message] = []
         stream = b""
@@ -70,7 +71,7 @@ class Agent:
         self.generation = 0
 
     def say(self, *messages: m.FromAgent) -> None:
-        self.sock.sendall(b"".join(m.encode(each) for each in messages))
+        self.sock.sendall(b"".join(codec.encode(each) for each in messages))
 
     def expect(self, kind: type[M], timeout: float = 15.0, **values: object) -> M:
         """The next message of `kind` with these values; others before it are passed over."""

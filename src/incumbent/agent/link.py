@@ -11,7 +11,8 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from incumbent.errors import RemoteWireError
-from incumbent.guardian.messages import FromAgent, Hello, Message, Splitter, Welcome, encode
+from incumbent.guardian.codec import Splitter, encode
+from incumbent.guardian.messages import FromAgent, Hello, Message, Welcome
 
 __all__ = ["GuardianLink"]
 

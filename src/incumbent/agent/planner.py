@@ -146,7 +146,8 @@ class Planner:
         self._term.ring()
         moved = [name for name in seats if name in before and seats[name].node != before[name].node]
         self._term.say(
-            f"plan {new.version}: {len(seats)} seats, moved: {', '.join(moved) or 'none'}"
+            f"plan {new.version}: {len(seats)} seat{'s' * (len(seats) != 1)}, "
+            f"moved: {', '.join(moved) or 'none'}"
         )
 
     async def _read(self) -> tuple[Plan | None, int | None]:

@@ -1,7 +1,8 @@
 """The guardian: a small process that owns the programs, so that its agent may die.
 
-Pure: `messages` (what it and its agent say), `actions` (the seam to the world and the driver's
-contract), `seat` (one tree's life), `table` (all decisions), `words` (its lines on stderr).
-Of the kernel: `kernel`, `page`, `first` (a tree's first process), `containment` (the trees),
-`link`, `logwriter`, `closer`, and `main`, which runs the table over them.
+Pure: `messages` (what it and its agent say) and `codec` (their lines), `actions` (the seam to
+the world and the driver's contract), `seat` (one tree's life), `table` (all decisions), `words`
+(its lines on stderr). Of the kernel: `kernel`, `page`, `cgroup`, `first` (a tree's first process)
+and its `ear`, `containment` (the trees), `link`, `logs` and `logwriter`, `closer`, and `main`,
+which runs the table over them.
 """

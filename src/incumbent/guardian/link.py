@@ -10,6 +10,7 @@ import socket
 
 from incumbent.errors import RemoteWireError
 from incumbent.guardian import actions as a
+from incumbent.guardian import codec
 from incumbent.guardian import messages as m
 
 __all__ = ["Link"]
@@ -25,7 +26,7 @@ class Link:
         self.sock = sock
         self.generation = generation
         self.is_closed = False
-        self._splitter = m.Splitter()
+        self._splitter = codec.Splitter()
         self._unsent = bytearray()
 
     def read(self) -> list[a.Event]:
@@ -54,7 +55,7 @@ class Link:
 
     def send(self, message: m.FromGuardian) -> None:
         if len(self._unsent) < _BACKLOG:
-            self._unsent += m.encode(message)
+            self._unsent += codec.encode(message)
         self.flush()
 
     def flush(self) -> None:

@@ -19,6 +19,7 @@ import selectors
 import signal
 import socket
 import stat
+import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -422,7 +423,8 @@ class _Guardian:
         """One line on stderr, lost rather than waited for."""
         if words_ and kernel.is_writable(self.voice):
             with suppress(OSError):
-                os.write(self.voice, f"guardian: {words_}\n".encode()[:4000])
+                stamp = time.strftime("%H:%M:%S")
+                os.write(self.voice, f"{stamp} guardian: {words_}\n".encode()[:4000])
 
 
 class _Spare:

@@ -16,7 +16,8 @@ from typing import Any, cast
 
 from incumbent.errors import RemoteWireError
 from incumbent.guardian import actions as a
-from incumbent.guardian.messages import FromAgent, Splitter, encode
+from incumbent.guardian.codec import Splitter, encode
+from incumbent.guardian.messages import FromAgent
 from incumbent.guardian.table import Policy, Table
 from incumbent.testing.hosts import Host, Process
 from incumbent.testing.processes import Processes

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from incumbent.errors import LocalWireError, RemoteWireError
+from incumbent.guardian import codec
 from incumbent.guardian import messages as m
 
 EXITED = m.Exited(seat="web/0", epoch=3, code=None, signal=9, uptime=1.5, left=2)
@@ -73,17 +74,17 @@ ONE_OF_EACH: list[m.Message] = [
 
 @pytest.mark.parametrize("message", ONE_OF_EACH, ids=lambda each: each.tag)
 def test_a_message_survives_its_line(message: m.Message) -> None:
-    line = m.encode(message)
+    line = codec.encode(message)
 
     assert line.endswith(b"\n") and line.count(b"\n") == 1
-    assert m.decode(line) == message
+    assert codec.decode(line) == message
 
 
 @given(cuts=st.lists(st.integers(0, 3000), max_size=20))
 def test_the_stream_may_be_cut_anywhere(cuts: list[int]) -> None:
-    stream = b"".join(m.encode(each) for each in ONE_OF_EACH)
+    stream = b"".join(codec.encode(each) for each in ONE_OF_EACH)
     places = sorted({0, *[min(cut, len(stream)) for cut in cuts], len(stream)})
-    splitter = m.Splitter()
+    splitter = codec.Splitter()
 
     found = [
         message for a, b in itertools.pairwise(places) for message in splitter.feed(stream[a:b])
@@ -112,26 +113,26 @@ def test_the_stream_may_be_cut_anywhere(cuts: list[int]) -> None:
 )
 def test_what_is_no_message_is_refused_with_the_reason(line: bytes, says: str) -> None:
     with pytest.raises(RemoteWireError, match=says.replace("[", r"\[")):
-        m.decode(line)
+        codec.decode(line)
 
 
 def test_a_start_whose_hard_deadline_comes_before_the_soft_one_is_refused() -> None:
-    line = m.encode(ONE_OF_EACH[4]).replace(b'"soft":4.0', b'"soft":0.1')
+    line = codec.encode(ONE_OF_EACH[4]).replace(b'"soft":4.0', b'"soft":0.1')
 
     with pytest.raises(RemoteWireError, match="soft >= hard"):
-        m.decode(line)
+        codec.decode(line)
 
 
 def test_a_number_that_is_not_finite_is_not_sent() -> None:
     with pytest.raises(LocalWireError, match="LEASE_ACK"):
-        m.encode(m.LeaseAck(valid_until=float("inf")))
+        codec.encode(m.LeaseAck(valid_until=float("inf")))
 
 
 def test_a_line_without_end_is_refused() -> None:
-    splitter = m.Splitter()
+    splitter = codec.Splitter()
 
     with pytest.raises(RemoteWireError, match="more than"):
-        list(splitter.feed(b"x" * (m.MAX_LINE + 1)))
+        list(splitter.feed(b"x" * (codec.MAX_LINE + 1)))
 
 
 def test_secrets_and_environments_do_not_show_in_a_repr() -> None:

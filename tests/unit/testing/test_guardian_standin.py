@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from incumbent.guardian import codec
 from incumbent.guardian import messages as m
 from incumbent.guardian.table import Policy
 from incumbent.testing.auditor import audit
@@ -30,7 +31,7 @@ class ScriptedAgent(asyncio.Protocol):
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.leases = True
         self.generation = 0
-        self._splitter = m.Splitter()
+        self._splitter = codec.Splitter()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -48,7 +49,7 @@ class ScriptedAgent(asyncio.Protocol):
         self.closed.set_result(None)
 
     def send(self, message: m.FromAgent) -> None:
-        self._transport.write(m.encode(message))
+        self._transport.write(codec.encode(message))
 
     async def run(self) -> int:
         while not self.closed.done():
