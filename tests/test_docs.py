@@ -50,7 +50,7 @@ COMMANDS = (
         "logs",
     ),
     *("node list", "node confirm-dead"),
-    *("elect", "lock", "once", "server", "server backup", "server restore", "demo", "doctor"),
+    *("elect", "lock", "once", "server", "server backup", "server restore", "demo", "doctor", "why"),
     *("queue put", "queue take"),
     *("barrier meet", "barrier up", "barrier down", "barrier wait"),
     *("zk ls", "zk tree", "zk get", "zk set", "zk create"),

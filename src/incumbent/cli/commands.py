@@ -11,6 +11,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,6 +29,7 @@ from incumbent.cli.screen import print_table
 from incumbent.cli.srvr import times
 from incumbent.cli.stop_start import freeze, move, restart, signal, start, stop, unfreeze
 from incumbent.cli.together import barrier_app, queue_app
+from incumbent.cli.why import RUNS, why
 from incumbent.cli.zk import zk_app
 from incumbent.errors import IncumbentError, NumbersDontFit, SpecError, SpecErrors
 from incumbent.lease import Numbers
@@ -137,6 +139,49 @@ def status(
             say(problem)
         if cluster.control.paused:
             say("the cluster is paused: nothing starts")
+        return DONE
+
+    _run(work())
+
+
+@app.command("why")
+def why_(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="NAME", help="A component, or a seat of it: web/1 (default: all but what runs)."
+        ),
+    ] = None,
+    zookeeper: Hosts = None,
+    root: Root = None,
+    data: Data = None,
+    output: AsOutput = Output.TABLE,
+) -> None:
+    """Why it is so: cause, evidence, what is awaited, next.
+
+    Without NAME: of everything that does not simply run. Exit code 1 if NAME is none of the
+    components.
+    """
+    settings = _settings(zookeeper, root, data)
+    tree = Tree(settings.root)
+
+    async def work() -> int:
+        async with connected(settings) as client:
+            cluster = await read_cluster(client, tree)
+        rows = seat_rows(cluster, local.ask_all(settings.agent_folders))
+        if name is None:
+            rows = [row for row in rows if row.case not in RUNS]
+        else:
+            rows = [row for row in rows if name in (row.component, f"{row.component}/{row.seat}")]
+            if not rows:
+                raise No(f"there is no component {name}; `incumbent status` lists all")
+        told = [why(cluster, row, tree, time.time()) for row in rows]
+        if output is Output.JSON:
+            print(json.dumps([asdict(each) for each in told], indent=2, ensure_ascii=False))
+        elif told:
+            print("\n\n".join(map(str, told)))
+        else:
+            say("everything that there is runs; `incumbent why NAME` tells of one")
         return DONE
 
     _run(work())

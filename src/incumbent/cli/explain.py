@@ -20,7 +20,9 @@ __all__ = ["NodeRow", "Row", "node_rows", "seat_rows", "title"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One seat, as `status` shows it. `since` is wall time; `fence` is in seconds."""
+    """One seat, as `status` shows it. `since` is wall time; `fence` is in seconds. `case`: which
+    of the situations it is that `why` knows (see `why.py`).
+    """
 
     component: str
     seat: int
@@ -33,6 +35,7 @@ class Row:
     since: float = 0.0
     fence: float | None = None
     why: str = ""
+    case: str = ""
 
     @property
     def name(self) -> str:
@@ -168,9 +171,11 @@ class _Look:
         problem = self.component.problem or self.seat.problem
         if problem:
             state = row.state if self.seat.breadcrumbs else "unreadable"
-            return replace(row, state=state, why=problem)
+            return replace(row, state=state, case="unreadable", why=problem)
         is_extra = spec is None or self.seat.number >= spec.copies
-        return replace(row, why=row.why or ("it is being removed" if is_extra else ""))
+        if is_extra:
+            return replace(row, case="removing", why=row.why or "it is being removed")
+        return row if row.case else replace(row, case=row.state)
 
     def _running(self) -> Row | None:
         """The newest instance, if its session lives."""
@@ -189,7 +194,7 @@ class _Look:
             fence=agent.get("time_to_fence"),
         )
         if observed is None or observed.epoch != crumb.epoch:
-            return replace(row, why=f"epoch {crumb.epoch} begins")
+            return replace(row, case="begins", why=f"epoch {crumb.epoch} begins")
         return replace(
             row,
             state=observed.state,
@@ -251,14 +256,17 @@ class _Look:
         for agent in self.agents.values():
             here = agent.get("seats", {}).get(self.name, {})
             if here.get("state") == "baffled":
-                return replace(row, why=f"{agent.get('node')}: {here.get('reason')}")
+                why = f"{agent.get('node')}: {here.get('reason')}"
+                return replace(row, case="baffled", why=why)
         if not self.seat.contenders:
-            return replace(row, why=self._why_nobody())
+            case, why = self._why_nobody()
+            return replace(row, case=case, why=why)
         head = self.cluster.session_nodes.get(self.seat.contenders[0].partition("-")[0], "")
         said = self._said_by(head)
         if said is not None:
             return replace(row, state=said.state, node=head, since=said.since, why=said.reason)
-        return replace(row, node=head, why=f"{head or 'whoever is first in line'} is to start it")
+        why = f"{head or 'whoever is first in line'} is to start it"
+        return replace(row, node=head, case="first", why=why)
 
     def _said_by(self, node: str) -> Observed | None:
         """The last word of the one who leads now, if it is about now."""
@@ -267,28 +275,28 @@ class _Look:
             return None
         return observed if observed.epoch == self.seat.record.epoch else None
 
-    def _why_nobody(self) -> str:
-        """Why no node stands for it."""
+    def _why_nobody(self) -> tuple[str, str]:
+        """Why no node stands for it: the case, and the sentence."""
         spec = self.component.spec
         live = sorted(self.cluster.nodes)
         if not live:
-            return "there is no node: start one with `incumbent agent`"
+            return "no node", "there is no node: start one with `incumbent agent`"
         if spec is None:
-            return "it is being removed"
+            return "removing", "it is being removed"
         if not any(spec.allows(node) for node in live):
             only = ", ".join(spec.nodes)
-            return f"only {only} may run it, and there is no such node now"
+            return "no such node", f"only {only} may run it, and there is no such node now"
         for agent in self.agents.values():
             said = agent.get("seats", {}).get(self.name, {})
             if said.get("state") == "aside":
-                return f"{agent.get('node')}: {said.get('reason')}"
+                return "aside", f"{agent.get('node')}: {said.get('reason')}"
         could = [node for node in live if spec.allows(node)]
         if spec.requires:
-            return (
+            return "lacks", (
                 f"no node stands for it: {', '.join(could)} may lack {' or '.join(spec.requires)}; "
                 "`incumbent status` there tells"
             )
-        return f"no node stands for it yet; {', '.join(could)} may"
+        return "nobody", f"no node stands for it yet; {', '.join(could)} may"
 
     def _row(self, state: str) -> Row:
         copies = self.component.spec.copies if self.component.spec is not None else 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.unit.cli.test_explain import cluster, node
+from tests.unit.cli.clusters import cluster, node
 
 from incumbent.agent.placement import SeatNeeds, place
 from incumbent.agent.tree import Control, Desired, Plan, SeatPlan
