@@ -35,8 +35,7 @@ simulate: .venv/.tools
 
 soak: .venv/.tools
 	$(RUN) -m pytest -m soak --timeout=0 tests
-	KILLS=500 $(RUN) -m pytest --timeout=0 tests/e2e/test_kills.py
-	KILLS=50 SESSION=10 TICK=2 $(RUN) -m pytest --timeout=0 tests/e2e/test_kills.py
+	KILLS=500 SESSION=10 TICK=2 $(RUN) -m pytest --timeout=0 tests/e2e/test_kills.py
 
 bench: .venv/.tools
 	$(RUN) -m benchmarks
