@@ -17,6 +17,7 @@ from tests.simulation.locks import LockTrial, MultiLockTrial, RwLockTrial, Semap
 from tests.simulation.once import OnceTrial
 from tests.simulation.recipes import Trial
 from tests.simulation.views import CacheTrial, GroupTrial, ObserverTrial
+from tests.simulation.work import NaiveTrial, WorkTrial
 
 from incumbent.testing.faults import Fault
 
@@ -49,6 +50,8 @@ WORLDS: dict[str, Run] = {
     "multilock": lambda seed, kinds, faults: MultiLockTrial(seed, kinds=kinds, faults=faults),
     "cache": lambda seed, kinds, faults: CacheTrial(seed, kinds=kinds, faults=faults),
     "group": lambda seed, kinds, faults: GroupTrial(seed, kinds=kinds, faults=faults),
+    "work": lambda seed, kinds, faults: WorkTrial(seed, kinds=kinds, faults=faults),
+    "work-naive": lambda seed, kinds, faults: NaiveTrial(seed, kinds=kinds, faults=faults),
     "observer": lambda seed, kinds, faults: ObserverTrial(seed, kinds=kinds, faults=faults),
 }
 

@@ -127,6 +127,42 @@ MUTANTS = [
         "    if True:\n",
         world="once",
     ),
+    Mutant(
+        "a done item leaves a mark",
+        "work/claim.py",
+        "        return self._end(marked, leaves_effects=False)\n",
+        "        return self._end(None, leaves_effects=False)\n",
+        world="work",
+    ),
+    Mutant(
+        "a claim is ours only if it bears our nonce",
+        "work/desk.py",
+        "if data != each.nonce.encode() or stat.ephemeralOwner != self.client.session_id:",
+        "if False:",
+        world="work",
+    ),
+    Mutant(
+        "a claim is lost before its session can be over",
+        "work/claim.py",
+        "        left = self.lease.valid_until - self._owner.grace - self._client.clock.boottime()\n",
+        "        left = 60.0\n",
+        world="work",
+    ),
+    Mutant(
+        "a claim whose handler failed stands for the lag",
+        "work/claim.py",
+        "        wait = self._owner.lag if leaves_effects else 0.0\n",
+        "        wait = 0.0\n",
+        world="work",
+    ),
+    Mutant(
+        "a claim that was made is given back, whoever was cancelled",
+        "work/desk.py",
+        "            duty.add_done_callback(_give_up)\n",
+        "            pass\n",
+        ("lose replies",),
+        "work",
+    ),
     # What only an ensemble can catch:
     Mutant(
         "an acknowledged beat is not yet a renewed session",

@@ -178,12 +178,12 @@ class Claim:
     def fail(self, why: str, *, retry_in: float = 0.0) -> asyncio.Task[None]:
         """It could not be finished: counted, and free again in `retry_in` seconds, or after the
         lag if that is longer."""
-        not_before = self._client.clock.wall() + retry_in if retry_in else 0.0
-        return self._end(self.record.failed(_short(why), not_before), leaves_effects=True)
+        after = self.record.failed(_short(why)).waiting(retry_in, self._client.clock.wall())
+        return self._end(after, leaves_effects=True)
 
     def park(self, why: str) -> asyncio.Task[None]:
         """It could not be finished, and nobody is to begin it before `retry` or `done` by hand."""
-        after = replace(self.record.failed(_short(why), 0.0), state="parked")
+        after = replace(self.record.failed(_short(why)), state="parked", not_before=0.0, wait=0.0)
         return self._end(after, leaves_effects=False)
 
     # -- as a block: `async with claim`

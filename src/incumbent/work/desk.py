@@ -126,6 +126,7 @@ class Desk:
         self._grace = grace
         self._on_done = on_done
         self._rng = rng
+        self._is_closed = False
         self._server_ahead: float | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._settled = asyncio.Event()
@@ -133,6 +134,7 @@ class Desk:
 
     def close(self) -> None:
         """No more claims."""
+        self._is_closed = True
         self._forget()
         if self._timer is not None:
             self._timer.cancel()
@@ -206,6 +208,8 @@ class Desk:
             for each in left:
                 found[each.item] = self._taken(each, Standing.CLAIMED)
             await self._prove([each for each in found.values() if isinstance(each, Claim)])
+            if self._is_closed:
+                raise RuntimeError(f"{self.path}: the block of this work has ended meanwhile")
         except BaseException:
             _give_back(found)
             raise
@@ -338,7 +342,7 @@ class Desk:
         stop_state = self.client.watch_state(lambda state: beaten.set())
         try:
             for claim in claims:
-                while claim.remaining() <= 0:
+                while claim.remaining() <= 0 and not claim.is_ended:
                     if claim.is_session_over:
                         raise SessionExpired(claim.session_id, "it ended while we claimed")
                     beaten.clear()

@@ -77,6 +77,7 @@ class Record:
     failures    how often its handler failed
     why         of the last failure
     not_before  seconds of wall time: not to be begun earlier; 0: at any time
+    wait        seconds that it had to wait when that was written
     payload     what belongs to it; only a queue's items have one
     """
 
@@ -86,6 +87,7 @@ class Record:
     failures: int = 0
     why: str = ""
     not_before: float = 0.0
+    wait: float = 0.0
     payload: bytes = b""
 
     @property
@@ -98,7 +100,7 @@ class Record:
         found: dict[str, Any] = {"v": 1, "state": self.state}
         if name.startswith("~"):
             found["item"] = self.item
-        for key in ("tries", "failures", "why", "not_before"):
+        for key in ("tries", "failures", "why", "not_before", "wait"):
             if value := getattr(self, key):
                 found[key] = value
         return json.dumps(found, separators=(",", ":")).encode() + b"\n" + self.payload
@@ -109,19 +111,28 @@ class Record:
     def not_begun(self) -> Record:
         return replace(self, tries=max(0, self.tries - 1))
 
-    def failed(self, why: str, not_before: float) -> Record:
-        return replace(self, failures=self.failures + 1, why=why, not_before=not_before)
+    def failed(self, why: str) -> Record:
+        return replace(self, failures=self.failures + 1, why=why)
+
+    def waiting(self, wait: float, now: float) -> Record:
+        """Not to be begun for `wait` seconds; `now` is wall time."""
+        return replace(self, not_before=now + wait if wait else 0.0, wait=wait)
 
 
 def stand(record: Record | None, *, is_claimed: bool, now: float) -> Standing:
-    """How it stands with an item; `now` is wall time."""
+    """How it stands with an item; `now` is wall time.
+
+    Who has to wait for longer than was asked for reads another clock than was written by: what
+    that one meant cannot be told, and a wait is a courtesy.
+    """
     if record is None:
         return Standing.FREE
     if is_claimed:
         return Standing.CLAIMED
     if record.state != "open":
         return Standing(record.state)
-    return Standing.WAITING if record.not_before > now else Standing.FREE
+    is_waiting = 0 < record.not_before - now <= record.wait + 1
+    return Standing.WAITING if is_waiting else Standing.FREE
 
 
 def encode(item: str) -> str:
@@ -176,7 +187,7 @@ def read_record(path: str, data: bytes | None) -> Record:
         record = Record(item=_decode(name) if item is None else item, payload=payload, **known)
         if record.state not in ("open", "done", "parked"):
             raise ValueError(record.state)
-        int(record.tries), int(record.failures), float(record.not_before)
+        int(record.tries), int(record.failures), float(record.not_before), float(record.wait)
     except (ValueError, TypeError, RecursionError):
         raise MalformedValue(path, data or b"", "a record of work, version 1") from None
     return record

@@ -2,8 +2,9 @@
 
 A worker remembers the marks that it has made and takes them away itself, by its own clock. What
 a worker leaves that ends is found by the others, who look at one shard after the other, each
-once per `keep_done`: by the servers' clock, which we know from the znodes of our claims. So a
-leader whose clock is ahead of the one before takes that much off the time of such marks.
+once per `keep_done`: by the servers' clock, which we know from the znodes of our claims. That
+clock may be set; so a mark goes only twice the lag after we have seen that it is old, and then
+every copy has what it stands for, whatever the clocks say.
 
 Records that are open, without a claim, and unchanged for a day (or ten times `keep_done`) are of
 items that nobody lists any more: they go too. Parked ones stay.
@@ -42,6 +43,7 @@ class Sweeper:
         client: Client,
         path: str,
         keep_done: float,
+        lag: float,
         *,
         rng: random.Random,
         server_time: Callable[[], float | None],
@@ -49,6 +51,7 @@ class Sweeper:
         self._client = client
         self._path = path
         self._keep_done = keep_done
+        self._lag = lag
         self._rng = rng
         self._server_time = server_time
         self._own: deque[tuple[float, str, int]] = deque(maxlen=_MOST)
@@ -90,17 +93,19 @@ class Sweeper:
             return
         ours = {path for _, path, _ in self._own}
         paths = [path for name in names if (path := f"{shard}/{name}") not in ours]
+        old: list[Delete] = []
         for start in range(0, len(paths), _FLIGHT):
             piece = paths[start : start + _FLIGHT]
             answers = await self._client.submit(MultiRead(tuple(map(GetData, piece))))
-            deletes = []
             for path, answer in zip(piece, answers, strict=True):
-                if isinstance(answer, BaseException):
-                    continue
-                data, stat = answer
-                if stat.numChildren == 0 and self._is_old(path, data, now - stat.mtime / 1000):
-                    deletes.append(Delete(path, stat.version))
-            await flight(self._client, *deletes)
+                if not isinstance(answer, BaseException):
+                    data, stat = answer
+                    if stat.numChildren == 0 and self._is_old(path, data, now - stat.mtime / 1000):
+                        old.append(Delete(path, stat.version))
+        if old:
+            await asyncio.sleep(2 * self._lag)
+        for start in range(0, len(old), _FLIGHT):
+            await flight(self._client, *old[start : start + _FLIGHT])
 
     def _is_old(self, path: str, data: bytes | None, age: float) -> bool:
         try:
@@ -108,6 +113,5 @@ class Sweeper:
         except MalformedValue:
             return False
         if record.state == "open":
-            not_due = record.not_before > self._client.clock.wall()
-            return not not_due and age >= max(_DAY, 10 * self._keep_done)
+            return age >= max(_DAY, 10 * self._keep_done, 2 * record.wait)
         return record.state == "done" and age >= self._keep_done

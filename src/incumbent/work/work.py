@@ -76,6 +76,7 @@ class Work:
             self._client,
             self.path,
             self.keep_done,
+            self.lag,
             rng=self._rng,
             server_time=lambda: desk.server_time(),
         )

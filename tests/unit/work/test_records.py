@@ -82,9 +82,10 @@ def test_a_key_is_the_path_s_and_the_item_s_alone() -> None:
         (Record(item="x"), True, Standing.CLAIMED),
         (Record(item="x", state="done"), False, Standing.DONE),
         (Record(item="x", state="parked"), False, Standing.PARKED),
-        (Record(item="x", not_before=11.0), False, Standing.WAITING),
-        (Record(item="x", not_before=10.0), False, Standing.FREE),
-        (Record(item="x", not_before=11.0), True, Standing.CLAIMED),
+        (Record(item="x", not_before=11.0, wait=5.0), False, Standing.WAITING),
+        (Record(item="x", not_before=10.0, wait=5.0), False, Standing.FREE),
+        (Record(item="x", not_before=3610.0, wait=5.0), False, Standing.FREE),
+        (Record(item="x", not_before=11.0, wait=5.0), True, Standing.CLAIMED),
     ],
 )
 def test_how_it_stands(record: Record | None, is_claimed: bool, standing: Standing) -> None:
@@ -95,7 +96,7 @@ def test_a_try_without_an_end_is_a_death() -> None:
     record = Record(item="x").begun().begun()
 
     assert record.deaths == 2
-    assert record.failed("why", 0.0).deaths == 1
+    assert record.failed("why").deaths == 1
     assert record.not_begun().deaths == 1
 
 

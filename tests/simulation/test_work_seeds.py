@@ -1,0 +1,60 @@
+"""Work under random faults: no order is charged twice, none is lost, no claim leaks.
+
+The published way (look, make a znode, process, close, delete it) is the control: it must be caught.
+
+`make simulate SEEDS=N FIRST=S` runs others.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from tests.simulation.hunt import CAUGHT, main
+from tests.simulation.on_ensemble import on_ensemble
+from tests.simulation.work import WorkTrial
+
+FIRST = int(os.environ.get("FIRST", "0"))
+SEEDS = int(os.environ.get("SEEDS", "20"))
+
+PER_TEST = 10
+
+
+@pytest.mark.parametrize("first", range(FIRST, FIRST + 10 * SEEDS, PER_TEST))
+def test_each_order_is_charged_once(first: int) -> None:
+    for seed in range(first, first + PER_TEST):
+        WorkTrial(seed).run()
+
+
+@pytest.mark.parametrize("first", range(FIRST, FIRST + 2 * SEEDS, PER_TEST))
+def test_the_same_where_answers_are_lost_and_nothing_else(first: int) -> None:
+    for seed in range(first, first + PER_TEST):
+        WorkTrial(seed, kinds=("lose replies",)).run()
+
+
+@pytest.mark.parametrize("seed", range(FIRST, FIRST + SEEDS // 2))
+def test_the_same_on_an_ensemble(seed: int) -> None:
+    on_ensemble(WorkTrial)(seed).run()
+
+
+def test_the_published_way_is_caught_charging_twice() -> None:
+    assert main("work-naive", 0, 20, ()) == CAUGHT
+
+
+def test_a_claim_that_was_ended_while_it_was_being_proven_holds_nobody_up() -> None:
+    for seed in (2, 5, 57):
+        WorkTrial(seed).run()
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(7200)
+def test_many_more_seeds() -> None:
+    for seed in range(FIRST + 10 * SEEDS, FIRST + 10 * SEEDS + 4_000):
+        WorkTrial(seed).run()
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(7200)
+def test_many_more_seeds_on_an_ensemble() -> None:
+    for seed in range(FIRST + SEEDS, FIRST + SEEDS + 1_000):
+        on_ensemble(WorkTrial)(seed).run()
