@@ -113,7 +113,7 @@ PAIRS = [
         {"queues", "refuse_nested", "take", "try_take"},
     ),
     (semaphore.Semaphore, blocking_locks.Semaphore, {"take", "try_take"}),
-    (items.ItemQueue, blocking_items.ItemQueue, {"client", "ledger", "rng", "put_back"}),
+    (items.ItemQueue, blocking_items.ItemQueue, {"client", "known", "ledger", "likely", "put_back", "rng"}),
     (items.Items, blocking_items.Items, {"forget", "looks_ahead"}),
     (barrier.Barrier, blocking_items.Barrier, {"client"}),
     (double_barrier.DoubleBarrier, blocking_items.DoubleBarrier, set()),

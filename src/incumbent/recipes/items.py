@@ -81,6 +81,10 @@ class ItemQueue:
         self.path = path
         self.rng = rng
         self.ledger = ledger
+        self.likely = ""
+        """Name of the item that may well be first: its data is asked for along with the listing."""
+        self.known: tuple[str, bytes] | None = None
+        """The item that was put here last. While its version is 0 it has this data."""
 
     async def put(self, data: str | bytes, *, priority: int = 100) -> str:
         """Put an item at the end of its priority, 0 (first) to 999; its path.
@@ -107,12 +111,14 @@ class ItemQueue:
             with contextlib.suppress(NoNode):  # taken already, so it was put
                 await self.client.delete(made)
                 raise QueueExhausted(self.path, number_of(made))
+        self.known = made[made.rindex("/") + 1 :], body
         return made
 
     async def take(self, timeout: float | None = None) -> Item | None:
         """Take the first item; None if none came within `timeout` seconds.
 
-        Three round trips; `items` has the next ones for one each. Waits through disconnections
+        Three round trips, or two where the first item is the one that was expected: the next one
+        of the last listing, or what was put here; `items` has the next ones for one each. Waits through disconnections
         and into later sessions; with 0 it looks once, and raises if there is no connection. A
         deletion that was begun in time is waited for. Raises `ItemUnknown`, with the item, if it is gone and whether
         by us or by somebody else is not known. A cancelled take puts the item back.
@@ -122,7 +128,8 @@ class ItemQueue:
             return await items.take(timeout)
 
     async def peek(self, timeout: float | None = 0) -> Item | None:
-        """The first item, which stays where it is; None if there is none. Two round trips."""
+        """The first item, which stays where it is; None if there is none. Two round trips, or one
+        where it is the one that was expected."""
         async with self.items() as items:
             items.looks_ahead = False
             return await items.peek(timeout)
@@ -280,6 +287,8 @@ class Items:
         begins = watches and not was_watching
         sent: list[asyncio.Future[Any]] = [self._submit_watch()] if begins else []
         sent.append(self._client.submit(GetChildren(path)))
+        if not self.looks_ahead and self._queue.likely:
+            self._ahead = self._queue.likely, self._ask(self._queue.likely)
         try:
             *_, names = answers = await asyncio.gather(*sent, return_exceptions=True)
             for answer in answers:
@@ -296,6 +305,9 @@ class Items:
 
     async def _read(self, name: str) -> Item | None:
         """An item with its data, None if it is gone."""
+        known = self._queue.known
+        if known is not None and known[0] == name:
+            return self._line.item(name, known[1], 0)
         if self._ahead is None or self._ahead[0] != name or self._ahead[1].cancelled():
             self._ahead = name, self._ask(name)
         _, asked = self._ahead
@@ -333,14 +345,34 @@ class Items:
 
     async def _remove(self, item: Item) -> bool:
         """Delete it; is it ours? Cancelled, we wait for the answer and put it back."""
-        duty = self._queue.ledger.owe(self._delete(item))
+        deletion = self._ask_deletion(item)
+        duty: asyncio.Task[bool] | None = None
         try:
+            with contextlib.suppress(IncumbentError):
+                await asyncio.shield(deletion)
+                self._has_taken(item)
+                return True
+            duty = self._queue.ledger.owe(self._delete(item, deletion))
             return await asyncio.shield(duty)
         except asyncio.CancelledError:
-            if duty.cancelled():
+            if duty is not None and duty.cancelled():
                 raise ItemUnknown(item.path, item.data, "the client was closed") from None
+            duty = duty or self._queue.ledger.owe(self._delete(item, deletion))
             await asyncio.wait([self._queue.ledger.owe(self._undo(duty, item))], timeout=_LINGER)
             raise
+
+    def _ask_deletion(self, item: Item) -> asyncio.Future[None]:
+        deletion = self._client.submit(Delete(item.path, item.version))
+        if self.looks_ahead and (after := self._choose(without=item.name)):
+            self._ahead = after, self._ask(after)
+        return deletion
+
+    def _has_taken(self, item: Item) -> None:
+        self._line.remove(item.name)
+        self._queue.likely = self._choose() or ""
+        self._wins += 1
+        if self._wins % _WINS == 0:
+            self._losses = max(0, self._losses - 1)
 
     async def _undo(self, duty: asyncio.Task[bool], item: Item) -> None:
         try:
@@ -349,14 +381,12 @@ class Items:
         except ItemUnknown as error:
             self._queue.ledger.log(str(error))
 
-    async def _delete(self, item: Item) -> bool:
+    async def _delete(self, item: Item, deletion: asyncio.Future[None] | None) -> bool:
+        """From a deletion that is under way."""
         session_id, doubt = self._client.session_id, ""
         for _ in range(_TRIES):
-            deletion = self._client.submit(Delete(item.path, item.version))
-            if self.looks_ahead and (after := self._choose(without=item.name)):
-                self._ahead = after, self._ask(after)
             try:
-                await deletion
+                await (deletion or self._ask_deletion(item))
             except NoNode:
                 if doubt:
                     break
@@ -375,6 +405,7 @@ class Items:
                 if self._client.session_id == session_id:
                     doubt = ""  # it was read behind that deletion, which will not come any more
             except BadVersion:
+                self._queue.known = None
                 return False  # somebody changed it: it is there, and read anew
             except (NotSent, SessionExpired):
                 if not doubt:
@@ -383,11 +414,9 @@ class Items:
                 doubt = error.why
                 break
             else:
-                self._line.remove(item.name)
-                self._wins += 1
-                if self._wins % _WINS == 0:
-                    self._losses = max(0, self._losses - 1)
+                self._has_taken(item)
                 return True
+            deletion = None
         if not doubt:
             return False
         self._line.remove(item.name)

@@ -23,6 +23,7 @@ import contextlib
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeGuard
 
 from incumbent.client import Client, State
@@ -58,6 +59,10 @@ REVOKE = b"__REVOKE__"
 """Put into a contender's znode it asks to give way: Curator's `Revoker` does the same."""
 
 
+_AGAIN = 0.1
+"""Seconds after which our own znode is looked at again, where the answer was lost."""
+
+
 def join(directory: str, name: str) -> str:
     """The path of a child."""
     return f"/{name}" if directory == "/" else f"{directory}/{name}"
@@ -78,7 +83,8 @@ async def flight(
                 await each
     except BaseException:
         for each in sent:
-            each.cancel()
+            if not each.cancel():
+                take_outcome(each)
         raise
     return [each.exception() or each.result() for each in sent]
 
@@ -96,6 +102,7 @@ class Place:
     gone        set when our znode was deleted by somebody, or its session is over
     asked       set when somebody asked us to give way, if our znode is watched
     is_reader   it lets other readers in beside it
+    is_released  it was given up: its deletion is asked for
     """
 
     def __init__(
@@ -120,7 +127,8 @@ class Place:
         self._client = ledger.client
         self.lease = self._client.lease  # this session's; the next one has another
         self._has_told_next = False
-        self._own_watch: asyncio.Task[None] | None = None
+        self._watches_own = False
+        self.is_released = False
         self._released: asyncio.Future[None] | None = None
         self._forget_state = self._client.watch_state(self._on_state)
         ledger.standing[path] = self
@@ -220,8 +228,9 @@ class Place:
 
     def watch_own(self) -> None:
         """From now on `gone` also tells of a deletion by hand, and `asked` of a request."""
-        if self._own_watch is None:
-            self._own_watch = asyncio.get_running_loop().create_task(self._watch_own())
+        if not self._watches_own:
+            self._watches_own = True
+            self._watch_own()
 
     def release(self) -> asyncio.Future[None]:
         """Give the place up, waiting for nothing; the deletion is a duty of the session.
@@ -230,16 +239,13 @@ class Place:
         therefore need not be taken off before.
         """
         if self._released is None:
+            self.is_released = True
             self._forget_state()
             self._released = self.ledger.delete(self.path, self.czxid, self.session_id)
-            if self._own_watch is not None:
-                own_watch = self._own_watch
-                self._released.add_done_callback(lambda _: own_watch.cancel())
+            if self._watches_own:
+                forget = partial(self._client.unwatch, self.path, self._own_changed)
+                self._released.add_done_callback(lambda _: forget())
         return self._released
-
-    @property
-    def is_released(self) -> bool:
-        return self._released is not None
 
     async def leave(self) -> None:
         """Give the place up; returns when our znode is deleted or its session is over."""
@@ -259,7 +265,7 @@ class Place:
             if is_next:
                 self.watch_own()
             try:
-                await self._client.get(path, watcher=wake)
+                await self._client.submit(GetData(path, watch=True), watcher=wake)
                 event = await happened
             except (NoNode, FateUnknown, NotSent):
                 return False
@@ -269,29 +275,31 @@ class Place:
         self.raise_if_gone()
         return event is not None and event.type is EventType.DELETED
 
-    async def _watch_own(self) -> None:
-        pause = Pause()
-        changed: asyncio.Queue[WatchEvent] = asyncio.Queue()
-        wake = changed.put_nowait
-        try:
-            while not self.gone.is_set():
-                try:
-                    data, _ = await self._client.get(self.path, watcher=wake)
-                except (FateUnknown, NotSent):
-                    await pause.take()
-                    continue
-                if data == REVOKE:
-                    self.asked.set()
-                event = await changed.get()
-                if event.type is EventType.DELETED:
-                    raise NoNode(self.path)
-                if event.type is EventType.NONE:
-                    raise SessionExpired(self.session_id, "it is over")
-        except IncumbentError as error:
-            if self._released is None:
-                self.gone.set(error)
-        finally:
-            self._client.unwatch(self.path, wake)
+    def _watch_own(self) -> None:
+        if not self.is_released and not self.gone.is_set():
+            own = self._client.submit(GetData(self.path, watch=True), watcher=self._own_changed)
+            own.add_done_callback(self._own_read)
+
+    def _own_read(self, answer: asyncio.Future[tuple[bytes | None, Stat]]) -> None:
+        error = None if answer.cancelled() else answer.exception()
+        if answer.cancelled() or self.is_released:
+            return
+        if isinstance(error, FateUnknown | NotSent):
+            asyncio.get_running_loop().call_later(_AGAIN, self._watch_own)
+        elif isinstance(error, IncumbentError):
+            self.gone.set(error)
+        elif error is None and answer.result()[0] == REVOKE:
+            self.asked.set()
+
+    def _own_changed(self, event: WatchEvent) -> None:
+        if self.is_released:
+            return
+        if event.type is EventType.DELETED:
+            self.gone.set(NoNode(self.path))
+        elif event.type is EventType.NONE:
+            self.gone.set(SessionExpired(self.session_id, "it is over"))
+        else:
+            self._watch_own()
 
     def _on_state(self, state: State) -> None:
         if state in (State.LOST, State.CLOSED):

@@ -91,13 +91,15 @@ class StandIn:
 
     # As a client.
 
-    def submit(self, request: Request, **_: Any) -> asyncio.Future[Any]:
+    def submit(self, request: Request, *, watcher: Any = None, **_: Any) -> asyncio.Future[Any]:
         self.requests.append(request)
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         try:
             if error := self.refuse(request):
                 raise error
             future.set_result(self._answer(request))
+            if watcher is not None:
+                self.watchers.setdefault(request.where, []).append(watcher)
         except Exception as error:
             future.set_exception(error)
         return future
@@ -144,9 +146,9 @@ class StandIn:
             raise
 
     async def get(self, path: str, *, watcher: Any = None) -> tuple[bytes, Stat]:
-        answer: tuple[bytes, Stat] = await self.submit(GetData(path, watcher is not None))
-        if watcher is not None:
-            self.watchers.setdefault(path, []).append(watcher)
+        answer: tuple[bytes, Stat] = await self.submit(
+            GetData(path, watcher is not None), watcher=watcher
+        )
         return answer
 
     async def exists(self, path: str) -> Stat | None:

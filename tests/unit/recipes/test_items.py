@@ -141,6 +141,45 @@ async def test_eight_takers_share_out_every_item_once() -> None:
         assert sorted(taken, key=int) == [str(number).encode() for number in range(100)]
 
 
+async def test_taking_one_after_the_other_costs_two_round_trips_each() -> None:
+    async with embedded() as server, connected(server) as zk, connected(server) as other:
+        for number in range(4):
+            await other.queue("/jobs").put(str(number))
+        queue = zk.queue("/jobs")
+        await queue.take()
+        asked = Asked(server)
+
+        taken = [await queue.take() for _ in range(3)]
+
+        assert [item and item.data for item in taken] == [b"1", b"2", b"3"]
+        assert asked.names(zk.session_id) == ["GetChildren", "GetData", "Delete"] * 3
+
+
+async def test_an_item_expected_in_vain_is_passed_over() -> None:
+    async with embedded() as server, connected(server) as zk, connected(server) as other:
+        for data in ("first", "second", "third"):
+            await other.queue("/jobs").put(data)
+        queue = zk.queue("/jobs")
+        await queue.take()
+        await other.queue("/jobs").take()
+        await other.queue("/jobs").put("urgent", priority=1)
+
+        taken = [await queue.take(0) for _ in range(3)]
+
+        assert [item and item.data for item in taken] == [b"urgent", b"third", None]
+
+
+async def test_what_was_put_here_and_changed_by_somebody_is_taken_as_it_is_now() -> None:
+    async with embedded() as server, connected(server) as zk, connected(server) as other:
+        queue = zk.queue("/jobs")
+        await other.set(await queue.put("as put"), b"as changed")
+
+        item = await queue.take(0)
+
+        assert item is not None
+        assert (item.data, item.version) == (b"as changed", 1)
+
+
 async def test_eight_takers_need_less_than_four_requests_for_an_item() -> None:
     async with embedded() as server, connected(server) as zk:
         for number in range(100):
