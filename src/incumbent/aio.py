@@ -42,7 +42,7 @@ from incumbent.recipes.rwlock import ReadWriteLock
 from incumbent.recipes.semaphore import Semaphore
 from incumbent.recipes.value import Value
 from incumbent.wire import Request, WatchEvent
-from incumbent.work import Work
+from incumbent.work import Work, WorkQueue
 
 __all__ = ["Connecting", "Zk", "connect", "tls_context"]
 
@@ -377,6 +377,25 @@ class Zk(Verbs):
             path,
             lag=lag,
             keep_done=keep_done,
+            grace=grace,
+            rng=self._rng,
+        )
+
+    def work_queue(
+        self, path: str, *, tries: int = 5, lag: float = 0.0, grace: float | None = None
+    ) -> WorkQueue:
+        """A queue whose items stay until they are done: `async with zk.work_queue(path) as queue`,
+        then `await queue.put(data)`, and `async with await queue.take() as claim`.
+
+        tries  how often an item is begun before it is parked
+        lag, grace  as in `work`
+        """
+        return WorkQueue(
+            self.client,
+            self._ledger,
+            path,
+            tries=tries,
+            lag=lag,
             grace=grace,
             rng=self._rng,
         )

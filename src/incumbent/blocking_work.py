@@ -20,11 +20,12 @@ from incumbent.blocking import Lost
 from incumbent.errors import HoldLost, SessionError, Taken
 from incumbent.portal import Portal
 from incumbent.work import claim as ours
+from incumbent.work import queue as queues
 from incumbent.work import work as works
 from incumbent.work.records import Record
 from incumbent.work.run import Counters
 
-__all__ = ["Claim", "Work"]
+__all__ = ["Claim", "Work", "WorkQueue"]
 
 
 class Claim:
@@ -222,6 +223,50 @@ class Work:
             _give_back([each for each in found.values() if isinstance(each, Claim)])
 
         return self._portal.run(take, undo=undo)
+
+
+class WorkQueue:
+    """The twin of `incumbent.work.WorkQueue`."""
+
+    def __init__(self, portal: Portal, queue: queues.WorkQueue) -> None:
+        self._portal = portal
+        self._queue = queue
+        self.path = queue.path
+        self.tries = queue.tries
+
+    def __enter__(self) -> WorkQueue:
+        self._portal.run(self._queue.__aenter__)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._portal.finish(self._queue.leave)
+
+    def put(self, data: str | bytes, *, delay: float = 0.0) -> str:
+        return self._portal.run(lambda: self._queue.put(data, delay=delay))
+
+    def take(self, timeout: float | None = None) -> Claim | None:
+        async def take() -> Claim | None:
+            claim = await self._queue.take(timeout)
+            return None if claim is None else Claim(self._portal, claim)
+
+        async def undo(claim: Claim | None) -> None:
+            _give_back([] if claim is None else [claim])
+
+        return self._portal.run(take, undo=undo)
+
+    def size(self) -> int:
+        return self._portal.run(self._queue.size)
+
+    def parked(self) -> list[Record]:
+        return self._portal.run(self._queue.parked)
+
+    def retry(self, name: str) -> None:
+        self._portal.run(lambda: self._queue.retry(name))
 
 
 async def _in_thread(pool: ThreadPoolExecutor, claim: ours.Claim, call: Callable[[], None]) -> None:

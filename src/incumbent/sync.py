@@ -48,7 +48,7 @@ from incumbent.blocking_items import (
 )
 from incumbent.blocking_locks import MultiLock, ReadWriteLock, Semaphore
 from incumbent.blocking_views import Cache, Election, Group
-from incumbent.blocking_work import Claim, Work
+from incumbent.blocking_work import Claim, Work, WorkQueue
 from incumbent.client import Passport, State, Watcher
 from incumbent.portal import Portal, portal
 from incumbent.recipes import lock as locks
@@ -84,6 +84,7 @@ __all__ = [
     "Transaction",
     "Value",
     "Work",
+    "WorkQueue",
     "Zk",
     "connect",
 ]
@@ -411,3 +412,9 @@ class Zk:
         grace: float | None = None,
     ) -> Work:
         return Work(self._portal, self._zk.work(path, lag=lag, keep_done=keep_done, grace=grace))
+
+    def work_queue(
+        self, path: str, *, tries: int = 5, lag: float = 0.0, grace: float | None = None
+    ) -> WorkQueue:
+        queue = self._zk.work_queue(path, tries=tries, lag=lag, grace=grace)
+        return WorkQueue(self._portal, queue)

@@ -56,6 +56,7 @@ from incumbent.recipes import (
 from incumbent.server import MemoryStore, Server
 from incumbent.wire import Acl, Check, EventType, GetData, WatchEvent
 from incumbent.work import claim, work
+from incumbent.work import queue as work_queue
 
 
 class Background:
@@ -126,6 +127,7 @@ PAIRS = [
     (membership.Membership, blocking_views.Membership, {"joined", "leave", "leaving"}),
     (claim.Claim, blocking_work.Claim, CLAIM_INSIDE),
     (work.Work, blocking_work.Work, {"leave", "take"}),
+    (work_queue.WorkQueue, blocking_work.WorkQueue, {"leave"}),
     (cache.Cache, blocking_views.Cache, {"listen"}),
     (cache.Changes, blocking_views.Changes, set()),
 ]

@@ -11,8 +11,9 @@ under one is not begun again for `keep_done` seconds, whatever an old list or a 
 from __future__ import annotations
 
 from incumbent.work.claim import Claim
+from incumbent.work.queue import WorkQueue
 from incumbent.work.records import Record, Standing
 from incumbent.work.run import Counters
 from incumbent.work.work import Work
 
-__all__ = ["Claim", "Counters", "Record", "Standing", "Work"]
+__all__ = ["Claim", "Counters", "Record", "Standing", "Work", "WorkQueue"]

@@ -179,7 +179,9 @@ class Desk:
             duty.add_done_callback(_give_up)
             raise
 
-    async def sift(self, items: Sequence[str], *, suspects: int) -> dict[str, Standing]:
+    async def sift(
+        self, items: Sequence[str], *, suspects: int | None = None
+    ) -> dict[str, Standing]:
         """How it stands with these items, by one read; some may be claimed before we are."""
         found: dict[str, Claim | Taken] = {}
         tries = [self._first(item) for item in items]

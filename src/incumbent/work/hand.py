@@ -7,7 +7,7 @@ Whoever claims the item meanwhile changes that version, or finds it changed.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass
 
 from incumbent.client import Client
@@ -25,7 +25,7 @@ from incumbent.work.records import (
     record_path,
 )
 
-__all__ = ["Found", "look", "make_parents", "records", "write"]
+__all__ = ["Found", "look", "look_at", "make_parents", "records", "write"]
 
 _READS = 500
 
@@ -43,14 +43,28 @@ class Found:
 
 async def look(client: Client, path: str) -> Found:
     """How it stands with the item of this record."""
-    record, claim = await client.read_all([GetData(path), GetData(f"{path}/{CLAIM}")])
-    for answer in (record, claim):
-        if isinstance(answer, BaseException) and not isinstance(answer, NoNode):
-            raise answer
-    if isinstance(record, NoNode):
-        return Found(None, 0, is_claimed=False)
-    data, stat = record
-    return Found(read_record(path, data), stat.version, is_claimed=not isinstance(claim, NoNode))
+    (found,) = await look_at(client, [path])
+    return found
+
+
+async def look_at(client: Client, paths: Sequence[str]) -> list[Found]:
+    """The same for many, each at one moment. Raises `MalformedValue`."""
+    found: list[Found] = []
+    for start in range(0, len(paths), _READS):
+        piece = paths[start : start + _READS]
+        reads = [GetData(each) for path in piece for each in (path, f"{path}/{CLAIM}")]
+        answers = await client.submit(MultiRead(tuple(reads)))
+        for path, record, claim in zip(piece, answers[::2], answers[1::2], strict=True):
+            for answer in (record, claim):
+                if isinstance(answer, BaseException) and not isinstance(answer, NoNode):
+                    raise answer
+            if isinstance(record, NoNode):
+                found.append(Found(None, 0, is_claimed=False))
+                continue
+            data, stat = record
+            is_claimed = not isinstance(claim, NoNode)
+            found.append(Found(read_record(path, data), stat.version, is_claimed=is_claimed))
+    return found
 
 
 async def write(client: Client, work: str, item: str, record: Record | None) -> None:
