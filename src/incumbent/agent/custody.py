@@ -87,7 +87,8 @@ class Custody:
 
     instances   the newest of each seat
     newest      seat → the newest epoch that this guardian certainly knows: it starts no older one
-    bell        rings whenever anything here may have changed
+    bell        rings whenever anything here may have changed; where `ring_seat` is set, that is
+                called instead for what concerns one seat
     draining    done when the guardian says SHUTDOWN; its result says why
     """
 
@@ -119,6 +120,10 @@ class Custody:
         self._client: Client | None = None
         self._acked = -math.inf  # the newest lease that the guardian certainly goes by
         self._is_new_session = True
+        self.ring_seat: Callable[[str], None] | None = None
+        self.awaits_lease = True
+        """Whether somebody waits for a lease, so that the next one rings the bell."""
+        self._is_to_remember = False
         self._tasks: list[asyncio.Task[None]] = []
 
     def __enter__(self) -> Custody:
@@ -169,7 +174,9 @@ class Custody:
                 last_zxid=client.last_zxid,
             )
         )
-        self.bell.ring()
+        if self.awaits_lease:
+            self.bell.ring()
+            self.awaits_lease = self.ring_seat is None
 
     def order_start(self, instance: Instance, start: m.Start) -> None:
         """Its seat must be empty. The guardian's answer arrives in `instance`."""
@@ -192,6 +199,7 @@ class Custody:
 
     async def prove_empty(self, why: str) -> None:
         """Order every instance killed and wait for the proofs, however long they take."""
+        self.ring_seat = None
         while alive := [each for each in self.instances.values() if not each.is_empty]:
             for instance in alive:
                 self.order_stop(instance, 0.0)
@@ -264,12 +272,22 @@ class Custody:
                     self._see(instance)
                 if isinstance(message, m.Stuck):
                     self._say(f"{message.seat}: alive after SIGKILL; waiting for its end")
-        self.bell.ring()
+        seat = getattr(message, "seat", "")
+        if seat and self.ring_seat is not None:
+            self.ring_seat(seat.partition("!")[0])
+        else:
+            self.bell.ring()
+
+    def _write_down(self) -> None:
+        self._is_to_remember = False
+        if self._remember is not None:
+            self._remember(self.instances)
 
     def _see(self, instance: Instance) -> None:
         """Hold the pidfd of its first process, then let the guardian reap it."""
-        if self._remember is not None:
-            self._remember(self.instances)
+        if self._remember is not None and not self._is_to_remember:
+            self._is_to_remember = True  # one record for all that is heard in one go
+            asyncio.get_running_loop().call_soon(self._write_down)
         if instance.pid and instance.pid not in self._deaths:
             self._watch(instance.pid)
             self.link.send(m.Seen(seat=instance.seat, epoch=instance.epoch, pid=instance.pid))

@@ -139,7 +139,7 @@ class Home:
                 "seat": each.seat,
                 "epoch": each.epoch,
                 "pid": each.pid,
-                "start_time": start_time(each.pid) or 0,
+                "start_time": each.start_time or start_time(each.pid) or 0,
                 "boot_id": boot_id(),
                 "owner": owner,
                 "folder": self._here,

@@ -17,7 +17,7 @@ __all__ = ["Instance"]
 
 @dataclass(slots=True, kw_only=True)
 class Instance:
-    """One epoch of a seat. `pid` is 0 until the program runs; `breadcrumb` is its path; `note`:
+    """One epoch of a seat. `pid` is 0 until the program runs (`start_time`: of that one); `breadcrumb` is its path; `note`:
     what operators should know while it runs."""
 
     seat: str
@@ -27,6 +27,7 @@ class Instance:
     state: str = "starting"
     pid: int = 0
     main: int = 0
+    start_time: int = 0
     exited: m.Exited | None = None
     refused: m.Refused | None = None
     why_stopping: str = ""
@@ -44,6 +45,7 @@ class Instance:
             state=report.state if report.state != "killing" else "stopping",
             pid=report.pid,
             main=report.main or report.pid,
+            start_time=report.start_time,
             exited=report.exited,
             why_stopping=report.exited.why if report.exited is not None else "",
         )
@@ -55,8 +57,8 @@ class Instance:
     def hear(self, message: m.FromGuardian) -> None:
         """Take in what the guardian says of it."""
         match message:
-            case m.Started(pid=pid, main=main):
-                self.pid, self.main = pid, main
+            case m.Started(pid=pid, main=main, start_time=start_time):
+                self.pid, self.main, self.start_time = pid, main, start_time
                 if self.state == "starting":
                     self.state = "running"
             case m.Refused():

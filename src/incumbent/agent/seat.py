@@ -95,6 +95,11 @@ class Seat:
         return self.word.is_leading
 
     @property
+    def requires(self) -> bool:
+        """Whether it depends on files of this node."""
+        return self._view.spec is not None and bool(self._view.spec.requires)
+
+    @property
     def instance(self) -> Instance | None:
         """The newest instance here, until it is forgotten after its proof of death."""
         return self._term.instances.get(self.name)

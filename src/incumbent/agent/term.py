@@ -112,11 +112,15 @@ class Term:
                     await self.view.follow(group)
                     group.create_task(self._planner.run())
                     group.create_task(self._spread_rings())
+                    group.create_task(self._look_at_files())
+                    self.custody.ring_seat = self._ring_seat
                     group.create_task(self._keep_node_name())
                     await self._keep_seats(group)
                     raise _Drained
             except* _Drained:
                 self.say("every seat is given up")
+            finally:
+                self.custody.ring_seat = None
 
     # ── what the seats use
 
@@ -141,8 +145,12 @@ class Term:
         self.custody.order_start(instance, start)
 
     def is_leased(self) -> bool:
-        """Whether the guardian would still start something under this lease."""
-        return self.clock.boottime() < self.client.lease.valid_until - self.numbers.soft
+        """Whether the guardian would still start something under this lease; if not, the next
+        lease rings the bell.
+        """
+        is_so = self.clock.boottime() < self.client.lease.valid_until - self.numbers.soft
+        self.custody.awaits_lease = self.custody.awaits_lease or not is_so
+        return is_so
 
     def forget(self, instance: Instance) -> None:
         """Its death is proven and dealt with."""
@@ -350,6 +358,19 @@ class Term:
         self.bell.ring()
 
     # ── the seats
+
+    def _ring_seat(self, name: str) -> None:
+        if name in self.seats:
+            self.seats[name].bell.ring()
+
+    async def _look_at_files(self) -> None:
+        """What a node has or lacks tells nobody when it changes: seats that require something
+        look again each beat."""
+        while True:
+            await asyncio.sleep(self.numbers.beat)
+            for seat in list(self.seats.values()):
+                if seat.requires:
+                    seat.bell.ring()
 
     async def _spread_rings(self) -> None:
         while True:
