@@ -122,10 +122,11 @@ RIM: dict[str, set[str]] = {
         "guardian/closer",
         "server/server",
     },
-    "to_thread": set(),
+    "to_thread": {"agent/host"},
     "run_in_executor": {"blocking_work", "sync"},
     "threading": {"blocking", "client/kerberos", "guardian/logwriter", "portal", "server/worker"},
     "time": {
+        "agent/host",
         "agent/lines",
         "agent/proc",
         "clock",
@@ -140,6 +141,7 @@ RIM: dict[str, set[str]] = {
         "server/metrics",
     },
     "open": {
+        "agent/host",
         "agent/deadline_file",
         "agent/home",
         "agent/proc",

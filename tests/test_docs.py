@@ -46,6 +46,7 @@ COMMANDS = (
         "move",
         "freeze",
         "unfreeze",
+        "retry",
         "status",
         "logs",
     ),

@@ -206,6 +206,9 @@ class Cluster:
     def behaves(self, start: Start) -> Program:
         return self.programs[int(start.seat.partition("/")[0][1:]) % len(self.programs)]
 
+    def spec(self, name: str) -> Spec:
+        return Spec(name=name, command=(f"/bin/{name}",))
+
     # -- what runs on the hosts
 
     async def serve(self, host: Host) -> None:
@@ -230,7 +233,7 @@ class Cluster:
         wanted = list(self.tree.skeleton())
         for number in range(self.seats):
             name = f"c{number}"
-            spec = Spec(name=name, command=(f"/bin/{name}",))
+            spec = self.spec(name)
             wanted.append((self.tree.component(name), encode(spec)))
             wanted += self.tree.component_skeleton(name, 1)
         for path, data in wanted:

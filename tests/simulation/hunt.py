@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from tests.simulation.barriers import BarrierTrial, DoubleBarrierTrial
 from tests.simulation.cluster import Cluster
 from tests.simulation.election import Election
+from tests.simulation.failing import Failing
 from tests.simulation.items import CounterTrial, QueueTrial, ValueTrial
 from tests.simulation.locks import LockTrial, MultiLockTrial, RwLockTrial, SemaphoreTrial
 from tests.simulation.once import OnceTrial
@@ -36,6 +37,7 @@ WORLDS: dict[str, Run] = {
     "cluster-ensemble": lambda seed, kinds, faults: Cluster(
         seed, kinds=kinds or None, faults=faults, ensemble=True
     ),
+    "failures": lambda seed, kinds, faults: Failing(seed, kinds=kinds or None, faults=faults),
     "queue": lambda seed, kinds, faults: QueueTrial(seed, kinds=kinds, faults=faults),
     "counter": lambda seed, kinds, faults: CounterTrial(seed, kinds=kinds, faults=faults),
     "value": lambda seed, kinds, faults: ValueTrial(seed, kinds=kinds, faults=faults),

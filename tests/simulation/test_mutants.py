@@ -163,6 +163,21 @@ MUTANTS = [
         ("lose replies",),
         "work",
     ),
+    Mutant(
+        "a failure counts once",
+        "agent/failures.py",
+        "    if any(each.id == failure.id for each in history.failures):\n",
+        "    if False:\n",
+        ("lose replies",),
+        "failures",
+    ),
+    Mutant(
+        "what fails again and again waits longer and longer",
+        "agent/failures.py",
+        "    if last is None or row < 2:\n",
+        "    if True:\n",
+        world="failures",
+    ),
     # What only an ensemble can catch:
     Mutant(
         "an acknowledged beat is not yet a renewed session",

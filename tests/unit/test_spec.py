@@ -25,6 +25,12 @@ requires = ["/etc/hosts"]
 nodes = ["n2", "n1", "n2"]
 isolation = "swept"
 on_unclean = "go"
+on_failure = "quarantine-node"
+max_failures = 3
+window = 60
+backoff = 0.5
+backoff_most = 10
+success_exit_codes = [3, 0]
 
 [component.a-1_b]
 command = ["sleep", "1 h"]
@@ -57,6 +63,12 @@ def test_every_key_is_read_and_the_order_of_the_file_is_kept() -> None:
         nodes=("n1", "n2"),
         isolation="swept",
         on_unclean="go",
+        on_failure="quarantine-node",
+        max_failures=3,
+        window=60.0,
+        backoff=0.5,
+        backoff_most=10.0,
+        success_exit_codes=(0, 3),
     )
     assert other == Spec(name="a-1_b", command=("sleep", "1 h"))
 
@@ -174,7 +186,9 @@ def test_the_bytes_are_a_public_format() -> None:
     assert encode(spec).decode() == (
         '{"v":1,"name":"a","command":["a","b"],"env":{"X":"é"},"env_file":null,"cwd":null,'
         '"stop_signal":15,"stop_grace":null,"copies":1,"requires":[],"nodes":[],'
-        '"isolation":null,"on_unclean":"wait","labels":{},"user":null,"umask":null,"limits":{}}'
+        '"isolation":null,"on_unclean":"wait","labels":{},"user":null,"umask":null,"limits":{},'
+        '"on_failure":"backoff","max_failures":5,'
+        '"window":600.0,"backoff":1.0,"backoff_most":60.0,"success_exit_codes":[]}'
     )
 
 

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 from incumbent.agent.custody import Custody, Processes
 from incumbent.agent.instance import Instance
 from incumbent.agent.link import GuardianLink
+from incumbent.agent.steadiness import WITHIN, Loss
 from incumbent.agent.term import NodeNameTaken, Term
 from incumbent.agent.tree import Observed, Tree, write
 from incumbent.client import Client, Passport, State
@@ -42,6 +43,8 @@ __all__ = ["Agent", "AgentSettings", "Host", "give_up"]
 
 CONNECT_REPORT = 5.0
 """Seconds of vain connecting after which it is said again."""
+KEPT_LOSSES = 20
+"""Lost sessions that a node remembers."""
 RETRY = 0.1
 """Seconds between two tries to write what an agent without a guardian has to write."""
 
@@ -90,6 +93,15 @@ class Host(Processes, Protocol):
 
     def log_path(self, seat: str) -> str | None: ...
 
+    async def last_line(self, seat: str, within: float) -> str:
+        """The last line of its log, if it was written within so many seconds."""
+
+    def losses(self) -> list[Loss]:
+        """What was remembered of lost sessions; nothing is as good as none."""
+
+    def remember_losses(self, losses: Sequence[Loss]) -> None:
+        """For the next agent, and for `status` while nobody can be asked."""
+
     def remember(self, instances: Mapping[str, Instance]) -> None:
         """Write down which trees there are, for the next life of this node."""
 
@@ -117,6 +129,12 @@ class Agent:
         self.client: Client | None = None
         self.term: Term | None = None
         self.has_said_idle = False
+        self.losses = host.losses()
+        """The sessions that this node has lost, oldest first: also those of earlier agents."""
+        self.cut_short: dict[str, str] = {}
+        """Seat → why the guardian stopped what ran there, since nothing was started there again."""
+        self.is_back = False
+        """Whether this session follows a lost one of this agent."""
         self._passport = link.welcome.result().passport
 
     @property
@@ -128,6 +146,12 @@ class Agent:
         """Why everything is to be given up; "" while it is not."""
         draining = self.custody.draining
         return draining.result() if draining.done() else ""
+
+    @property
+    def lost_lately(self) -> int:
+        """How many sessions were lost within an hour of the last."""
+        last = self.losses[-1].at if self.losses else 0.0
+        return sum(last - each.at < WITHIN for each in self.losses)
 
     def nonce(self) -> str:
         return f"{self.rng.getrandbits(64):016x}"
@@ -251,7 +275,18 @@ class Agent:
                 self.say("the session is lost: nothing of ours may run until the next one")
 
     async def _lost(self) -> None:
-        """Before the old session is closed and a new one begins: proof of death."""
+        """Before the old session is closed and a new one begins: proof of death. What was lost is
+        kept on this machine: nobody else can be told now.
+        """
+        for instance in self.instances.values():
+            self.cut_short.setdefault(instance.seat, instance.why_stopping)
+        ran = sorted(self.cut_short)
+        stopped = [why for why in self.cut_short.values() if why]
+        why = stopped[0] if stopped else "no beat was acknowledged in time, or the server ended it"
+        self.cut_short.clear()
+        self.losses = [*self.losses, Loss(at=self.clock.wall(), why=why, ran=ran)][-KEPT_LOSSES:]
+        self.is_back = True
+        self.host.remember_losses(self.losses)
         await self._prove_empty("the session is lost")
 
     async def _prove_empty(self, why: str) -> None:

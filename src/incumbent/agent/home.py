@@ -9,13 +9,15 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from incumbent.agent.instance import Instance
 from incumbent.agent.proc import end_process, end_seat
+from incumbent.agent.steadiness import Loss
 from incumbent.errors import IncumbentError
 from incumbent.guardian.cgroup import end_cgroup, end_cgroups, name_of
 from incumbent.runtime_file import boot_id, start_time
@@ -79,6 +81,24 @@ class Home:
     @property
     def socket(self) -> Path:
         return self.folder / "agent.sock"
+
+    def losses(self) -> list[Loss]:
+        """The lost sessions that were written down, oldest first. What cannot be read is none."""
+        try:
+            return [
+                Loss(at=float(each["at"]), why=str(each["why"]), ran=list(each["ran"]))
+                for each in json.loads(self._losses_file.read_text())
+            ]
+        except (OSError, ValueError, TypeError, KeyError):
+            return []
+
+    def remember_losses(self, losses: Sequence[Loss]) -> None:
+        """Raises OSError."""
+        self._write(self._losses_file, json.dumps([asdict(each) for each in losses]))
+
+    @property
+    def _losses_file(self) -> Path:
+        return self.folder / "lost-sessions.json"
 
     @property
     def _trees_file(self) -> Path:

@@ -6,19 +6,26 @@ Rule of this file: the rim. It does what it is told and decides nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
 from incumbent.agent.custody import Pidfds
 from incumbent.agent.home import Home
 from incumbent.agent.instance import Instance
 from incumbent.agent.proc import OWNER
+from incumbent.agent.steadiness import Loss
 from incumbent.guardian.cgroup import end_cgroup, name_of
 from incumbent.launch import Launch, launch, missing_requirements, user_problem
 from incumbent.spec import Spec
 
-__all__ = ["Machine"]
+__all__ = ["Machine", "last_line"]
+
+_PATIENCE = 0.2
+"""Seconds that the last line of a program that failed is waited for."""
+_TAIL = 4096
 
 
 class Machine(Pidfds):
@@ -66,6 +73,29 @@ class Machine(Pidfds):
     def log_path(self, seat: str) -> str | None:
         return str(self._home.log_of(seat))
 
+    async def last_line(self, seat: str, within: float) -> str:
+        """A disk that does not answer is waited for a moment, in a thread."""
+        since = time.time() - within - 1.0
+        path = self._home.log_of(seat)
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                line = await asyncio.to_thread(last_line, path, since)
+                if not line:  # its writer may be behind
+                    await asyncio.sleep(_PATIENCE / 4)
+                    line = await asyncio.to_thread(last_line, path, since)
+                return line
+        except TimeoutError:
+            return ""
+
+    def losses(self) -> list[Loss]:
+        return self._home.losses()
+
+    def remember_losses(self, losses: Sequence[Loss]) -> None:
+        try:
+            self._home.remember_losses(losses)
+        except OSError as error:
+            self._say(f"the lost session cannot be written down: {error.strerror}")
+
     def remember(self, instances: Mapping[str, Instance]) -> None:
         try:
             self._home.remember(self.owner, instances, self._cgroups)
@@ -74,3 +104,26 @@ class Machine(Pidfds):
             if not self._is_forgetful:
                 self._say(f"the trees running here cannot be written down: {error.strerror}")
             self._is_forgetful = True
+
+
+def last_line(path: Path, since: float) -> str:
+    """The last line of a log that has any text, without its time; "" if it is older than `since`
+    (wall time), or cannot be read.
+    """
+    try:
+        with path.open("rb") as log:
+            log.seek(max(0, log.seek(0, 2) - _TAIL))
+            lines = log.read().decode(errors="replace").splitlines()
+    except OSError:
+        return ""
+    for line in reversed(lines):
+        stamp, _, text = line.partition(" ")
+        try:
+            at = datetime.fromisoformat(stamp).timestamp()
+        except ValueError:
+            continue  # the tail of a long one
+        if at < since:
+            return ""
+        if text.strip():
+            return text.strip()[:160]
+    return ""

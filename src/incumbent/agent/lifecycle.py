@@ -19,13 +19,9 @@ __all__ = [
     "StandAside",
     "StillWaiting",
     "accepts",
-    "after_exit",
     "breadcrumb_verdict",
     "stands",
 ]
-
-STEADY_AFTER = 10.0
-"""Seconds of running after which earlier failures are forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +70,15 @@ def stands(
     unfit: str,
     plan: SeatPlan | None,
     live: Collection[str],
+    restrained: str = "",
 ) -> Stand | StandAside:
     """Whether this node is a candidate for a seat. No plan, or its node gone: everyone is."""
     if allowed and me not in allowed:
         return StandAside(f"only {', '.join(allowed)} may run it")
     if unfit:
         return StandAside(unfit)
+    if restrained:
+        return StandAside(restrained)
     if plan is None or plan.node == me or me in plan.standbys or plan.node not in live:
         return Stand()
     return StandAside(f"{plan.node} has it, {', '.join(plan.standbys) or 'nobody'} stands by")
@@ -130,15 +129,3 @@ def breadcrumb_verdict(
         f"{who} was only {crumb.containment} and nobody saw it die: waiting for {crumb.node} to come back, "
         f"or for `incumbent node confirm-dead {crumb.node}`"
     )
-
-
-def after_exit(failures: int, uptime: float) -> tuple[int, float]:
-    """(failures so far, seconds until the next start) after a main process has ended.
-
-    The first restart is at once, then 1 s doubled up to 60 s; running for `STEADY_AFTER`
-    forgets what was before.
-    """
-    if uptime >= STEADY_AFTER:
-        failures = 0
-    delay = 0.0 if failures == 0 else min(60.0, 2.0 ** (failures - 1))
-    return failures + 1, delay

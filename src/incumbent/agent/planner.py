@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 
 from incumbent.agent.adoption import adopt
 from incumbent.agent.bell import Bell
+from incumbent.agent.failures import next_change
 from incumbent.agent.placement import SeatNeeds, place
+from incumbent.agent.steadiness import kept_out
 from incumbent.agent.tree import Plan, UnreadableZnode, read, seat_name, split_seat, write
 from incumbent.agent.view import patient
 from incumbent.errors import (
@@ -88,7 +90,7 @@ class Planner:
             last_nodes = sorted(self._term.view.nodes)
             await self._plan()
             if self._is_current(last_nodes):
-                await self.bell.heard(self._moving_until if self._is_moving() else None)
+                await self.bell.heard(self._look_again_at())
 
     def _expect_moves(self) -> None:
         self._moving_until = self._term.clock.boottime() + self._term.numbers.session
@@ -104,14 +106,37 @@ class Planner:
         return any(name not in planned for name, _ in self._wanted())
 
     def _wanted(self) -> list[tuple[str, tuple[str, ...]]]:
-        """(seat, the nodes it may be on) of every component whose spec can be read."""
-        live = self._term.view.nodes
-        return [
-            (seat_name(view.name, number), view.spec.nodes)
+        """(seat, the nodes it may be on) of every component whose spec can be read. A node that
+        does without a component, for its failures or the node's own, is left out.
+        """
+        wanted: list[tuple[str, tuple[str, ...]]] = []
+        now = self._term.clock.wall()
+        for view in self._term.view.components.values():
+            if view.spec is None:
+                continue
+            live = self._term.view.nodes
+            may = {name: live[name] for name in sorted(live) if view.spec.allows(name)}
+            out = kept_out(view.failures, view.program, may, now)
+            able = tuple(name for name in may if name not in out)
+            nodes = able if out else view.spec.nodes
+            if able:
+                wanted += [(seat_name(view.name, k), nodes) for k in range(view.spec.copies)]
+        return wanted
+
+    def _look_again_at(self) -> float | None:
+        """On CLOCK_BOOTTIME, whatever happens: a move is over, or a node may have a component
+        again."""
+        boottime, wall = self._term.clock.boottime(), self._term.clock.wall()
+        ends = [
+            boottime + until - wall
             for view in self._term.view.components.values()
-            if view.spec is not None and any(view.spec.allows(node) for node in live)
-            for number in range(view.spec.copies)
+            if (until := next_change(view.failures, wall)) is not None
         ]
+        asides = (facts.aside_until for facts in self._term.view.nodes.values())
+        ends += [boottime + until - wall for until in asides if until > wall]
+        if self._is_moving():
+            ends.append(self._moving_until)
+        return min(ends, default=None)
 
     async def _settle(self) -> None:
         """Until the nodes have been the same for one beat: a failover comes first, then a plan.

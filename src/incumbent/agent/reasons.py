@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from incumbent.agent import lifecycle
+from incumbent.agent.failures import Rules, next_change, pause, restraint_of
 from incumbent.agent.sentences import frozen
+from incumbent.agent.steadiness import kept_out
 from incumbent.agent.tree import SeatPlan
 from incumbent.agent.view import ComponentView
 
@@ -21,8 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["Reasons", "why_not_run"]
 
 
-def why_not_run(term: Term, view: ComponentView) -> str:
-    """Why operators would not have it run, or "" if they would."""
+def why_not_run(term: Term, view: ComponentView, seat: str) -> str:
+    """Why it is not to run anywhere now, as operators want it or its failures have it; "": it is."""
     if view.spec is None:
         return view.problem
     if unknown := view.desired_problem or term.view.control_problem:
@@ -31,7 +33,10 @@ def why_not_run(term: Term, view: ComponentView) -> str:
         return "an operator stopped it"
     if view.desired.frozen_by:
         return frozen(view.name, view.desired)
-    return "the cluster is paused" if term.view.control.paused else ""
+    if term.view.control.paused:
+        return "the cluster is paused"
+    restraint = restraint_of(view.failures, view.program, seat)
+    return restraint.why if restraint is not None else ""
 
 
 class Reasons:
@@ -52,6 +57,7 @@ class Reasons:
             unfit=self.unfit(),
             plan=self.plan(),
             live=self._term.view.nodes,
+            restrained=self.why_restrained(),
         )
 
     def unfit(self) -> str:
@@ -85,7 +91,7 @@ class Reasons:
             return "" if is_running else self._view.problem  # another node may be able to read it
         if not spec.allows(self._term.node):
             return f"only {', '.join(spec.nodes)} may run it"
-        return self.unfit()
+        return self.unfit() or ("" if is_running else self.why_restrained())
 
     def why_abdicate(self, accepted: int, listing: Sequence[str]) -> str:
         """A newer plan than the one under which it was accepted gives it to one that stands."""
@@ -99,6 +105,9 @@ class Reasons:
         """Why what runs, which is `program`, is to be stopped while the seat is kept."""
         if not self._view.desired.run:
             return "an operator stopped it"
+        restraint = restraint_of(self._view.failures, self._view.program, self._name)
+        if restraint is not None and restraint.what == "component":
+            return restraint.why
         if self._view.spec is not None and self._view.program != program and not self.is_held:
             return "its spec has changed"
         return ""
@@ -109,7 +118,40 @@ class Reasons:
             return "stopped"
         if self._view.desired.frozen_by:
             return "frozen"
+        if restraint_of(self._view.failures, self._view.program, self._name) is not None:
+            return "failed"
         return "waiting" if until is None else "backoff"
+
+    def why_restrained(self) -> str:
+        """Why its failures, or the node's, keep it from this node."""
+        view, spec = self._view, self._view.spec
+        if spec is None:
+            return ""
+        may = {name: facts for name, facts in self._term.view.nodes.items() if spec.allows(name)}
+        out = kept_out(view.failures, view.program, may, self._term.clock.wall())
+        return out.get(self._term.node, "")
+
+    def restrained_until(self) -> float | None:
+        """On CLOCK_BOOTTIME: when to look again, whatever happens."""
+        wall = self._term.clock.wall()
+        ends = [next_change(self._view.failures, wall), self._term.facts.aside_until]
+        until = min((end for end in ends if end is not None and end > wall), default=None)
+        return None if until is None else self._term.clock.boottime() + until - wall
+
+    def pause(self, pardoned_at: float) -> tuple[str, float]:
+        """(the failure after which a start here has to wait, until when on CLOCK_BOOTTIME).
+
+        A clock that was set back makes no pause longer than the longest.
+        """
+        view, spec = self._view, self._view.spec
+        if spec is None or view.failures.program != view.program:
+            return "", 0.0
+        rules, wall = Rules.of(spec), self._term.clock.wall()
+        until, last = pause(view.failures, self._name, self._term.node, rules, since=pardoned_at)
+        left = min(until - wall, rules.backoff_most)
+        if last is None or left <= 0:
+            return "", 0.0
+        return last.what, self._term.clock.boottime() + left
 
     def plan(self) -> SeatPlan | None:
         return self._term.view.plan.seats.get(self._name)

@@ -22,13 +22,10 @@ from incumbent.agent.grant import Grant, read_offer
 from incumbent.agent.instance import Instance
 from incumbent.agent.offering import Offering
 from incumbent.agent.reasons import Reasons, why_not_run
-from incumbent.agent.sentences import how_it_ended, receipt
+from incumbent.agent.sentences import receipt
 from incumbent.agent.start import NotStarted, read_breadcrumbs, read_ground, write_start
-from incumbent.agent.tree import (
-    Breadcrumb,
-    read,
-    split_seat,
-)
+from incumbent.agent.tally import Tally
+from incumbent.agent.tree import Breadcrumb, read, split_seat
 from incumbent.agent.view import ComponentView, follow_children, patient, take_outcome
 from incumbent.agent.word import Word
 from incumbent.errors import (
@@ -79,8 +76,7 @@ class Seat:
         self._spec: Spec | None = None
         self._program = ""
         self._accepted_version = -1
-        self._failures = 0
-        self._start_at = 0.0
+        self._tally = Tally(term, name, view, self._reasons)
         self._noticed_at = 0.0
         self._crumb = ""
         """The breadcrumb of our newest instance, until it is deleted."""
@@ -206,9 +202,8 @@ class Seat:
             verdict = self._reasons.standing()
             if isinstance(verdict, lifecycle.StandAside):
                 self._say("aside", verdict.why)
-                await self.bell.heard(
-                    self._clock.boottime() + 2.0 if self._reasons.unfit() else None
-                )
+                again = self._clock.boottime() + 2.0 if self._reasons.unfit() else None
+                await self.bell.heard(again or self._reasons.restrained_until())
                 continue
             plan = self._reasons.plan()
             if not polite and self._term.plan_is_due(self.name):
@@ -343,14 +338,14 @@ class Seat:
         """A restart under the same leadership, or a signal."""
         instance = self.instance
         epoch = instance.epoch if instance is not None else self.word.epoch
-        why_not = why_not_run(self._term, self._view)
+        why_not = why_not_run(self._term, self._view, self.name)
         order = await orders.take(place, epoch, why_not, self._copies())
         if order is None:
             return
         self._term.say(f"{self.name}: {order.what} ordered{order.by}")
         signo = signal_number(order.command.signal)
         if order.command.do == "restart":
-            self._start_at = 0.0
+            self._tally.pardon()
             if instance is not None:
                 await self._stop_instance(f"restart ordered{order.by}")
         elif instance is None or instance.state != "running" or signo is None:
@@ -394,7 +389,7 @@ class Seat:
                 return  # and read it again: that start is not the one that we would make
         epoch = ground.epoch if ground.granted else max(ground.epoch, newest) + 1
         if not isinstance(ready, m.Start):
-            self._fail(str(ready))
+            await self._tally.failed(str(ready))
             return
         start = term.numbered(ready, epoch)
         crumb = term.breadcrumb_of(spec, epoch, ground.granted or term.nonce())
@@ -472,26 +467,14 @@ class Seat:
 
     async def _after_exit(self, place: Place, instance: Instance) -> None:
         """A tree is proven empty: count a failure, or not, and take its breadcrumb away."""
-        exited, refused = instance.exited, instance.refused
-        self._term.forget(instance)
         if instance.stop_ordered or instance.why_stopping:
-            self._start_at = 0.0
-        elif refused is not None and not refused.permanent:
-            self._start_at = self._clock.boottime() + self._term.numbers.beat / 2
-            self._say("waiting", f"not started: {refused.why}")
+            self._tally.pardon()
         else:
-            self._fail(how_it_ended(self._spec, exited, refused), exited)
+            await self._tally.ended(instance, self._spec)
+        self._term.forget(instance)
         if self._why_not_start()[0]:  # else the next start's multi deletes it, or `_release`
             await oblige(self._client, [place.check_own(), Delete(instance.breadcrumb)])
             self._crumb = ""
-
-    def _fail(self, what: str, exited: m.Exited | None = None) -> None:
-        uptime = exited.uptime if exited is not None else 0.0
-        self._failures, delay = lifecycle.after_exit(self._failures, uptime)
-        self._start_at = self._clock.boottime() + delay
-        when = "now" if delay == 0 else f"in {delay:g} s"
-        self._term.say(f"{self.name}: {what}; next start {when}")
-        self._say("backoff", f"{what}; next start {when}")
 
     async def _release(self, place: Place, why: str, grant: Grant | None) -> None:
         """Give the seat up: breadcrumb, last word and candidate in one transaction; with a
@@ -553,10 +536,13 @@ class Seat:
 
     def _why_not_start(self) -> tuple[str, float | None]:
         """(why nothing may start now, until when that holds by itself)."""
-        if why := why_not_run(self._term, self._view):
+        if why := why_not_run(self._term, self._view, self.name):
             return why, None
-        if self._clock.boottime() < self._start_at:
-            return self.word.reason, self._start_at
+        why, until = self._tally.why_wait()
+        if why:
+            return why, until
+        if self._clock.boottime() < (until := self._term.starts_from(self.name)):
+            return "back after a lost session, programs start one after the other", until
         return "" if self._term.is_leased() else "waits for an acknowledged beat", None
 
     # ── small things

@@ -15,6 +15,7 @@ from incumbent.agent.instance import Instance
 from incumbent.agent.planner import Planner
 from incumbent.agent.seat import Seat
 from incumbent.agent.sentences import REMOVED
+from incumbent.agent.steadiness import aside_until, staged
 from incumbent.agent.tree import (
     Breadcrumb,
     NodeFacts,
@@ -90,7 +91,12 @@ class Term:
             pid=agent.custody.guardian_pid,
             containments=list(agent.settings.containments),
             since=agent.clock.wall(),
+            lost=agent.lost_lately,
+            aside_until=aside_until(agent.losses),
         )
+        self._begun_at = agent.clock.boottime()
+        self._jitter = agent.rng.random()
+        self._is_return = agent.is_back
         self.bell = agent.custody.bell
         self.view = View(client, self.tree, self.bell, self.say)
         self.seats: dict[str, Seat] = {}
@@ -143,6 +149,7 @@ class Term:
             raise SessionExpired(self.client.session_id, "it ended before the start")
         self.custody.tell_lease()  # any acknowledged write extends it, and the guardian must know
         self.custody.order_start(instance, start)
+        self._agent.cut_short.pop(instance.seat, None)
 
     def is_leased(self) -> bool:
         """Whether the guardian would still start something under this lease; if not, the next
@@ -154,6 +161,8 @@ class Term:
 
     def forget(self, instance: Instance) -> None:
         """Its death is proven and dealt with."""
+        if instance.why_stopping and not instance.stop_ordered:
+            self._agent.cut_short[instance.seat] = instance.why_stopping
         if self.instances.get(instance.seat) is instance:
             del self.instances[instance.seat]
 
@@ -233,6 +242,10 @@ class Term:
             return f"nothing can be {spec.isolation} on this node{f': {why}' if why else ''}"
         return self._agent.host.unfit(spec)
 
+    async def last_line(self, seat: str, within: float) -> str:
+        """What its program said last, in the last `within` seconds; "" if that is not known."""
+        return await self._agent.host.last_line(seat, within)
+
     async def sweep(self, seat: str, crumb: Breadcrumb) -> None:
         """An earlier life of this node may have died before it wrote down what it had started."""
         await self._agent.host.sweep(seat, crumb.epoch)
@@ -256,6 +269,13 @@ class Term:
 
     def containment(self, spec: Spec) -> str:
         return spec.isolation or self.facts.containments[0]
+
+    def starts_from(self, seat: str) -> float:
+        """On CLOCK_BOOTTIME: when this node, back after a lost session, starts that seat at the
+        earliest."""
+        if not self._is_return or seat not in self.seats:
+            return 0.0
+        return self._begun_at + staged(sorted(self.seats).index(seat), self._jitter)
 
     def plan_is_due(self, seat: str) -> bool:
         """Whether to wait for the planner's word on a seat that is new to us."""

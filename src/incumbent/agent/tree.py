@@ -7,7 +7,7 @@ Content is JSON with a version; a newer version is refused, unknown keys are pas
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -19,10 +19,13 @@ __all__ = [
     "Command",
     "Control",
     "Desired",
+    "Failure",
+    "Failures",
     "NodeFacts",
     "Observed",
     "Offer",
     "Plan",
+    "Restraint",
     "SeatPlan",
     "SeatRecord",
     "Taken",
@@ -71,6 +74,10 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     pid: int = 0
     containments: list[str] = []
     since: float = 0.0
+    lost: int = 0
+    """How many sessions it has lost within an hour."""
+    aside_until: float = 0.0
+    """Wall time until which it stands for nothing, for that, while others can."""
 
 
 class Desired(msgspec.Struct, frozen=True, kw_only=True):
@@ -163,6 +170,45 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     by: str = ""
     only: list[str] = []
     seats: dict[str, Taken] = {}
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """One failure of a component. `id`: by which it counts once; `at`: wall time; `uptime`: how
+    many seconds it had run; `signature`: the same for the same failure (`failures.signature`).
+    """
+
+    id: str
+    seat: str
+    node: str
+    at: float
+    what: str
+    signature: str
+    uptime: float = 0.0
+    permanent: bool = False
+
+
+class Restraint(msgspec.Struct, frozen=True, kw_only=True):
+    """What a component does without because of its failures: a `node` by name, the start of a
+    `seat`, or of the `component`. `until` is wall time, 0: until `incumbent retry`. `times`: how
+    often it came to that.
+    """
+
+    what: Literal["node", "seat", "component"]
+    name: str
+    at: float
+    until: float
+    why: str
+    times: int = 1
+    signature: str = ""
+
+
+class Failures(msgspec.Struct, frozen=True, kw_only=True):
+    """/components/<c>/failures, oldest first. Of one `program` (of a spec) only."""
+
+    v: int = 1
+    program: str = ""
+    failures: list[Failure] = []
+    restraints: list[Restraint] = []
 
 
 class SeatPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -263,6 +309,9 @@ class Tree:
 
     def commands(self, component: str) -> str:
         return f"{self.component(component)}/commands"
+
+    def failures(self, component: str) -> str:
+        return f"{self.component(component)}/failures"
 
     def seats(self, component: str) -> str:
         return f"{self.component(component)}/seats"

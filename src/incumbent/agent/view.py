@@ -12,7 +12,16 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from incumbent.agent.bell import Bell
-from incumbent.agent.tree import Control, Desired, NodeFacts, Plan, Tree, UnreadableZnode, read
+from incumbent.agent.tree import (
+    Control,
+    Desired,
+    Failures,
+    NodeFacts,
+    Plan,
+    Tree,
+    UnreadableZnode,
+    read,
+)
 from incumbent.client import Client
 from incumbent.errors import FateUnknown, NoNode, NotSent, SpecError
 from incumbent.spec import Spec, decode, program
@@ -107,6 +116,7 @@ class ComponentView:
     desired: Desired = field(default_factory=lambda: Desired(run=False))
     desired_version: int = -1
     desired_problem: str = ""
+    failures: Failures = field(default_factory=Failures)
 
 
 class View:
@@ -188,12 +198,13 @@ class View:
                 if name not in self.components:
                     view = self.components[name] = ComponentView(name)
                     first: list[asyncio.Future[None]] = [
-                        asyncio.get_running_loop().create_future() for _ in range(2)
+                        asyncio.get_running_loop().create_future() for _ in range(3)
                     ]
                     waits += first
                     self._followers[name] = [
                         self._group.create_task(self._follow_spec(view, first[0])),
                         self._group.create_task(self._follow_desired(view, first[1])),
+                        self._group.create_task(self._follow_failures(view, first[2])),
                     ]
             for each in waits:
                 await each
@@ -225,6 +236,16 @@ class View:
             desired, view.desired_problem = self._order(Desired, data, path)
             view.desired = desired or Desired()
             view.desired_version = stat.version if stat is not None else -1
+            self._seen(ready)
+
+        await follow_data(self._client, path, see)
+
+    async def _follow_failures(self, view: ComponentView, ready: asyncio.Future[None]) -> None:
+        """What cannot be read keeps nothing from anything, and is written anew."""
+        path = self._tree.failures(view.name)
+
+        def see(data: bytes | None, stat: Stat | None) -> None:
+            view.failures = self._read(Failures, data, path, Failures()) if data else Failures()
             self._seen(ready)
 
         await follow_data(self._client, path, see)

@@ -27,11 +27,11 @@ from incumbent.cli.explain import node_rows, seat_rows, title
 from incumbent.cli.options import AsOutput, Data, Hosts, Output, Root
 from incumbent.cli.screen import print_table
 from incumbent.cli.srvr import times
-from incumbent.cli.stop_start import freeze, move, restart, signal, start, stop, unfreeze
+from incumbent.cli.stop_start import freeze, move, restart, retry, signal, start, stop, unfreeze
 from incumbent.cli.together import barrier_app, queue_app
 from incumbent.cli.why import RUNS, why
 from incumbent.cli.zk import zk_app
-from incumbent.errors import IncumbentError, NumbersDontFit, SpecError, SpecErrors
+from incumbent.errors import ConnectTimeout, IncumbentError, NumbersDontFit, SpecError, SpecErrors
 from incumbent.lease import Numbers
 from incumbent.settings import Settings, resolve
 from incumbent.spec import Spec, read_specs
@@ -121,8 +121,13 @@ def status(
     settings = _settings(zookeeper, root, data)
 
     async def work() -> int:
-        async with connected(settings) as client:
-            cluster = await read_cluster(client, Tree(settings.root))
+        try:
+            async with connected(settings) as client:
+                cluster = await read_cluster(client, Tree(settings.root))
+        except ConnectTimeout:
+            for line in local.while_unreachable(settings.agent_folders):
+                say(line)
+            raise
         rows = seat_rows(cluster, local.ask_all(settings.agent_folders))
         if name is not None:
             rows = [row for row in rows if name in (row.component, f"{row.component}/{row.seat}")]
@@ -250,7 +255,7 @@ def remove(
     _run(work())
 
 
-for _ordering in (stop, start, restart, signal, move, freeze, unfreeze):
+for _ordering in (stop, start, restart, signal, move, freeze, unfreeze, retry):
     app.command()(_ordering)
 app.command()(doctor)
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import socket
+import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from incumbent.agent.home import Home
 
-__all__ = ["ask", "ask_all", "find_logs", "logged"]
+__all__ = ["ask", "ask_all", "find_logs", "logged", "while_unreachable"]
 
 _PATIENCE = 1.0
 
@@ -38,6 +39,33 @@ def ask(folder: Path, timeout: float = _PATIENCE) -> dict[str, Any] | None:
 def ask_all(folders: Iterable[Path]) -> list[dict[str, Any]]:
     """The answers of those that answer."""
     return [answer for folder in folders if (answer := ask(folder)) is not None]
+
+
+def while_unreachable(folders: Iterable[Path]) -> list[str]:
+    """What the agents on this machine know while ZooKeeper cannot be asked, a line for each."""
+    lines = []
+    for folder in folders:
+        said = ask(folder)
+        who = f"node {said['node']}" if said else f"the agent of {folder}"
+        if said is None and not folder.exists():
+            continue
+        seats = (said or {}).get("seats", {}).items()
+        runs = [name for name, seat in seats if seat.get("pid")]
+        if runs:
+            fence = said.get("time_to_fence") if said else None
+            left = f", for {fence:.1f} s more without an answer" if fence is not None else ""
+            parts = [f"{', '.join(runs)} may run here{left}"]
+        elif said is not None:
+            parts = ["nothing of it runs"]
+        else:
+            parts = ["does not answer"]
+        if losses := Home(folder).losses():
+            last = losses[-1]
+            at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(last.at))
+            ran = f", with {', '.join(last.ran)}" if last.ran else ""
+            parts.append(f"its last session was lost at {at}{ran}: {last.why}")
+        lines.append(f"{who}, on this machine: {'; '.join(parts)}")
+    return lines
 
 
 def find_logs(folders: Sequence[Path], name: str) -> dict[str, Path]:

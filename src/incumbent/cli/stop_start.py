@@ -1,4 +1,4 @@
-"""`stop`, `start`, `restart`, `signal`, `move`, `freeze`, `unfreeze`: for one component or many.
+"""`stop`, `start`, `restart`, `signal`, `move`, `freeze`, `unfreeze`, `retry`: for one component or many.
 
 Rule of this file: nothing but arguments, calls and printing, as in `commands`.
 """
@@ -18,7 +18,8 @@ from typing import Annotated
 import typer
 
 from incumbent.agent.commands import signal_number
-from incumbent.agent.tree import Command, Desired, Tree
+from incumbent.agent.history import change_failures
+from incumbent.agent.tree import Command, Desired, Failures, Tree
 from incumbent.cli import lifecycle, moving, orders, wishes
 from incumbent.cli.cluster import connected
 from incumbent.cli.exits import DONE, No, TimedOut, Usage, say
@@ -28,7 +29,7 @@ from incumbent.client import Client
 from incumbent.errors import IncumbentError
 from incumbent.settings import resolve
 
-__all__ = ["freeze", "move", "restart", "signal", "start", "stop", "unfreeze"]
+__all__ = ["freeze", "move", "restart", "retry", "signal", "start", "stop", "unfreeze"]
 
 Work = Callable[[Client, Tree, Choice], Awaitable[str]]
 
@@ -242,6 +243,38 @@ def unfreeze(
     async def work(client: Client, tree: Tree, choice: Choice) -> str:
         before = await _want(client, tree, choice, frozen_by="")
         return "is no longer frozen" if before.frozen_by else "was not frozen"
+
+    _each(_called(names, node, label, 60.0, zookeeper, root), work)
+
+
+def retry(
+    names: Names = None,
+    node: Node = None,
+    label: Labels = None,
+    zookeeper: Hosts = None,
+    root: Root = None,
+) -> None:
+    """Forget the failures of components, and try them again.
+
+    What waits after a failure starts now; a node that did without one may have it again. A component
+    that an operator stopped stays stopped.
+    """
+
+    async def work(client: Client, tree: Tree, choice: Choice) -> str:
+        before = Failures()
+
+        def forget(history: Failures) -> Failures:
+            nonlocal before
+            before = history
+            return Failures() if history.failures or history.restraints else history
+
+        await change_failures(client, tree, choice.component, forget)
+        count = len(before.failures)
+        if not count:
+            return "has no failures to forget"
+        was = "; ".join(each.why for each in before.restraints)
+        forgotten = "1 failure is forgotten" if count == 1 else f"{count} failures are forgotten"
+        return f"is tried again: {forgotten}{f' ({was})' if was else ''}"
 
     _each(_called(names, node, label, 60.0, zookeeper, root), work)
 

@@ -12,11 +12,11 @@ import re
 import shlex
 import signal
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, get_args
 
 from incumbent.settings import name_problem
 from incumbent.spec.limits import check_limits
-from incumbent.spec.spec import MOST_COPIES
+from incumbent.spec.spec import MOST_COPIES, OnFailure
 from incumbent.toml_file import did_you_mean, kind
 
 __all__ = ["CHECKS", "REQUIRED", "Wrong"]
@@ -238,6 +238,44 @@ def _umask(value: Any, wrong: Wrong) -> int:
     return value
 
 
+def _on_failure(value: Any, wrong: Wrong) -> Any:
+    known = get_args(OnFailure)
+    if value not in known:
+        *most, last = (f'"{each}"' for each in known)
+        wrong(f"expected {', '.join(most)} or {last}; got {_literal(value)}")
+    return value
+
+
+def _max_failures(value: Any, wrong: Wrong) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        wrong(f"expected a whole number from 1, got {kind(value)}")
+    elif value < 1:
+        wrong(f'expected a whole number from 1, got {value}; on_failure = "backoff" never gives up')
+    return value if isinstance(value, int) else 1
+
+
+def _seconds(value: Any, wrong: Wrong) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        hint = '; write 10, not "10s"' if isinstance(value, str) else ""
+        wrong(f"expected a number of seconds, got {kind(value)}{hint}")
+        return 1.0
+    if not (math.isfinite(value) and value > 0):
+        wrong(f"expected a number of seconds above 0, got {value}")
+    return float(value)
+
+
+def _exit_codes(value: Any, wrong: Wrong) -> tuple[int, ...]:
+    if not isinstance(value, list):
+        wrong(f"expected a list of exit codes, like [0, 3]; got {kind(value)}")
+        return ()
+    for position, code in enumerate(value):
+        if isinstance(code, bool) or not isinstance(code, int):
+            wrong(f"expected an exit code, 0 to 255; got {kind(code)}", position)
+        elif not 0 <= code <= 255:
+            wrong(f"expected an exit code, 0 to 255; got {code}", position)
+    return tuple(sorted({code for code in value if isinstance(code, int)}))
+
+
 def _literal(value: Any) -> str:
     short = isinstance(value, str) and re.fullmatch(r"[ -~]{0,40}", value)
     return f'"{value}"' if short else kind(value)
@@ -259,4 +297,10 @@ CHECKS: Mapping[str, Check] = {
     "user": _user,
     "umask": _umask,
     "limits": check_limits,
+    "on_failure": _on_failure,
+    "max_failures": _max_failures,
+    "window": _seconds,
+    "backoff": _seconds,
+    "backoff_most": _seconds,
+    "success_exit_codes": _exit_codes,
 }

@@ -10,7 +10,7 @@ key that it may ignore is added without a new version: unknown keys are passed o
 from __future__ import annotations
 
 import hashlib
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -26,6 +26,7 @@ MOST_COPIES = 1000
 Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_.][A-Za-z0-9_.-]{0,63}\Z")]
 UserName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_.][A-Za-z0-9_.-]{0,31}\$?\Z")]
 LimitName = Annotated[str, msgspec.Meta(pattern=f"^({'|'.join(LIMITS)})\\Z")]
+OnFailure = Literal["backoff", "move", "quarantine-node", "freeze", "stop-everywhere"]
 AbsolutePath = Annotated[str, msgspec.Meta(pattern=r"^/[^\0]*\Z")]
 
 
@@ -48,6 +49,12 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, tag_field="v", tag=VERSION
     limits       see `limits`; -1 is none
     on_unclean   whether a successor waits for a swept instance that nobody saw die
     labels       for operators, who name components by them; sorted by name
+
+    Of its failures (`agent.failures`), in seconds:
+
+    on_failure          what `max_failures` of them within `window` lead to
+    backoff             the first pause between two starts; it doubles up to `backoff_most`
+    success_exit_codes  ends that are no failures
     """
 
     name: Name
@@ -66,6 +73,12 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, tag_field="v", tag=VERSION
     user: UserName | None = None
     umask: Annotated[int, msgspec.Meta(ge=0, le=0o777)] | None = None
     limits: dict[LimitName, int | float] = {}
+    on_failure: OnFailure = "backoff"
+    max_failures: Annotated[int, msgspec.Meta(ge=1)] = 5
+    window: Annotated[float, msgspec.Meta(gt=0)] = 600.0
+    backoff: Annotated[float, msgspec.Meta(ge=0)] = 1.0
+    backoff_most: Annotated[float, msgspec.Meta(ge=0)] = 60.0
+    success_exit_codes: tuple[Annotated[int, msgspec.Meta(ge=0, le=255)], ...] = ()
 
     def allows(self, node: str) -> bool:
         """Whether `node` may run it, by name."""
@@ -110,13 +123,28 @@ def changed_keys(old: Spec, new: Spec) -> list[str]:
     return changed
 
 
+_FOR_OTHERS: dict[str, Any] = {
+    "copies": 1,
+    "requires": (),
+    "nodes": (),
+    "on_unclean": "wait",
+    "labels": {},
+    "on_failure": "backoff",
+    "max_failures": 5,
+    "window": 600.0,
+    "backoff": 1.0,
+    "backoff_most": 60.0,
+    "success_exit_codes": (),
+}
+"""Keys that say nothing of the program itself, as they are by default."""
+
+
 def program(spec: Spec) -> str:
     """Short for all that a running instance was started with: where it is another, the instance
-    is out of date. How many there are, where they may run, and their labels are none of its business.
+    is out of date. How many there are, where they may run, their labels, and what comes of their
+    failures, is none of its business.
     """
-    own = msgspec.structs.replace(
-        spec, copies=1, requires=(), nodes=(), on_unclean="wait", labels={}
-    )
+    own = msgspec.structs.replace(spec, **_FOR_OTHERS)
     return hashlib.blake2b(encode(own), digest_size=8).hexdigest()
 
 

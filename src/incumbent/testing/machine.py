@@ -6,9 +6,10 @@ Rule of this file: it answers as the real rim does (agent/host.py), and touches 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from incumbent.agent.instance import Instance
+from incumbent.agent.steadiness import Loss
 from incumbent.launch import Launch
 from incumbent.spec import Spec
 from incumbent.testing.processes import Processes
@@ -22,6 +23,7 @@ class SimMachine:
     def __init__(self, processes: Processes) -> None:
         self._processes = processes
         self._host = processes.host
+        self.lost: list[Loss] = []
         self.remembered: dict[str, tuple[int, str]] = {}  # seat -> epoch, state
 
     def launch(self, spec: Spec, seat: str, node: str, epoch: int) -> Launch:
@@ -41,6 +43,9 @@ class SimMachine:
 
     def log_path(self, seat: str) -> str | None:
         return None
+
+    async def last_line(self, seat: str, within: float) -> str:
+        return ""
 
     def death_of(self, pid: int) -> asyncio.Future[None]:
         """Done when the process is dead: a guardian, or the first process of a tree."""
@@ -76,6 +81,12 @@ class SimMachine:
         while tree is not None and not tree.is_empty:
             self._processes.kill(tree)
             await asyncio.sleep(0.05)
+
+    def losses(self) -> list[Loss]:
+        return list(self.lost)
+
+    def remember_losses(self, losses: Sequence[Loss]) -> None:
+        self.lost = list(losses)
 
     def remember(self, instances: Mapping[str, Instance]) -> None:
         self.remembered = {seat: (i.epoch, i.state) for seat, i in instances.items()}

@@ -14,7 +14,6 @@ from incumbent.agent.lifecycle import (
     StandAside,
     StillWaiting,
     accepts,
-    after_exit,
     breadcrumb_verdict,
     stands,
 )
@@ -154,12 +153,3 @@ def test_our_own_breadcrumb_of_an_earlier_boot_goes_by_its_session():
     assert isinstance(verdict(own, session_lives=True), StillWaiting)
     assert isinstance(verdict(own), ProvenDead)
 
-
-def test_restarts_slow_down_and_a_steady_run_forgets():
-    failures, delays = 0, []
-    for _ in range(10):
-        failures, delay = after_exit(failures, uptime=0.1)
-        delays.append(delay)
-
-    assert delays == [0, 1, 2, 4, 8, 16, 32, 60, 60, 60]
-    assert after_exit(failures, uptime=10.0) == (1, 0.0)

@@ -1,0 +1,75 @@
+"""How a node that loses its connection again and again is trusted less, and how it comes back.
+
+Each failover costs what runs a stop and a start. A node that takes seats, loses its session and
+takes them again does that to them for ever, though nothing is wrong with them: leadership passed
+from node to node is a loop, too. So after the third lost session within an hour it stands for
+nothing for a while, each time twice as long, as long as others can stand.
+
+Rule of this file: pure. Times are wall time, as nodes share it; a wrong clock costs fairness.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from incumbent.agent.failures import away
+from incumbent.agent.tree import Failures, NodeFacts
+
+__all__ = ["WITHIN", "Loss", "aside_until", "kept_out", "staged"]
+
+WITHIN = 3600.0
+"""Seconds in which lost sessions add up."""
+_FREE = 2
+_FIRST, _LONGEST = 10.0, 600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loss:
+    """A lost session: when, why, and the seats whose programs ended with it."""
+
+    at: float
+    why: str
+    ran: Sequence[str] = ()
+
+
+def aside_until(losses: Sequence[Loss]) -> float:
+    """Until when a node stands for nothing by itself, after these; 0 if they are few."""
+    if not losses:
+        return 0.0
+    last = max(each.at for each in losses)
+    count = sum(last - each.at < WITHIN for each in losses)
+    if count <= _FREE:
+        return 0.0
+    return last + min(_LONGEST, _FIRST * 2.0 ** min(count - _FREE - 1, 30))
+
+
+def staged(position: int, jitter: float) -> float:
+    """Seconds that a seat waits when its node comes back after a lost session, so that not all
+    programs of all nodes start in the same instant. `position` among the node's seats; `jitter`
+    from 0 to 1, one draw for each node.
+    """
+    return min(5.0, jitter * 0.5 + position * 0.05)
+
+
+def kept_out(
+    history: Failures, program: str, may: Mapping[str, NodeFacts], now: float
+) -> dict[str, str]:
+    """Of the live nodes that may run a component: those that are to do without it now, and why.
+
+    Where nobody else is left, a node that is only to be passed over for a while is not.
+    """
+    out: dict[str, str] = {}
+    spared: dict[str, str] = {}
+    for node, facts in may.items():
+        restraint = away(history, program, node, now)
+        if restraint is not None:
+            (spared if restraint.until else out)[node] = restraint.why
+        elif now < facts.aside_until:
+            spared[node] = (
+                f"{node} lost its session {facts.lost} times within an hour: it stands for nothing "
+                f"for {facts.aside_until - facts.since:.0f} s since it came back, while others can"
+            )
+    if len(out) + len(spared) < len(may):
+        out |= spared
+    return out
