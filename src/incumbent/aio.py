@@ -240,6 +240,7 @@ class Zk(Verbs):
         timeout: float | None = None,
         grace: float | None = None,
         dialect: str | None = "ours",
+        epoch_path: str | None = None,
         on_change: Callable[[Place], None] | None = None,
     ) -> AbstractAsyncContextManager[Hold]:
         """Wait until we lead; the block is cancelled and `Deposed` raised when we are deposed.
@@ -250,9 +251,12 @@ class Zk(Verbs):
                    over; default a tenth of the session timeout
         dialect    "ours" (kazoo's), "curator-lock", "curator-latch", "curator-rw",
                    "plain:PREFIX", or None: as those who stand there
+        epoch_path a znode that counts the holds, made if need be; `fencing_token` is then the
+                   number, good also for readers and semaphores, and on another ensemble that
+                   it is copied to. One or two round trips more
         on_change  called each time we begin to wait for someone (`place.watching`)
         """
-        queue = self.contenders(path, dialect=dialect)
+        queue = self.contenders(path, dialect=dialect, epoch_path=epoch_path)
         return lead(queue, member, timeout=timeout, grace=grace, on_change=on_change)
 
     def lock(
@@ -263,6 +267,7 @@ class Zk(Verbs):
         timeout: float | None = None,
         grace: float | None = None,
         dialect: str | None = "ours",
+        epoch_path: str | None = None,
         reentrant: bool = False,
     ) -> AbstractAsyncContextManager[Hold]:
         """Wait until we have the lock; the block is cancelled and `LockLost` raised when it is
@@ -271,7 +276,7 @@ class Zk(Verbs):
         Taken again inside its own block, by the same task, it raises RuntimeError at once; with
         `reentrant` it is the same hold once more, until the outermost block ends.
         """
-        queue = self.contenders(path, dialect=dialect)
+        queue = self.contenders(path, dialect=dialect, epoch_path=epoch_path)
         return lock(queue, member, timeout=timeout, grace=grace, reentrant=reentrant)
 
     def try_lock(
@@ -281,9 +286,11 @@ class Zk(Verbs):
         member: str | bytes = b"",
         grace: float | None = None,
         dialect: str | None = "ours",
+        epoch_path: str | None = None,
     ) -> AbstractAsyncContextManager[Hold | None]:
         """The lock if nobody has it, else None, at once."""
-        return try_lock(self.contenders(path, dialect=dialect), member, grace=grace)
+        queue = self.contenders(path, dialect=dialect, epoch_path=epoch_path)
+        return try_lock(queue, member, grace=grace)
 
     async def revoke(self, path: str, *, dialect: str | None = None) -> str | None:
         """Ask whoever is first at `path` to give way: their `hold.asked` is set, and what they
@@ -291,12 +298,15 @@ class Zk(Verbs):
         """
         return await revoke(self.contenders(path, dialect=dialect))
 
-    def rwlock(self, path: str, *, dialect: str | None = "ours") -> ReadWriteLock:
+    def rwlock(
+        self, path: str, *, dialect: str | None = "ours", epoch_path: str | None = None
+    ) -> ReadWriteLock:
         """Many who read at a time, or one who writes, in order of arrival:
         `async with zk.rwlock(path).read() as hold`. `dialect`: one that has readers, "ours" or
-        "curator-rw", or None.
+        "curator-rw", or None. `epoch_path` as in `lead`: then readers have a token too.
         """
-        return ReadWriteLock(self.contenders(path, dialect=dialect))
+        queue = self.contenders(path, dialect=dialect, epoch_path=epoch_path)
+        return ReadWriteLock(queue)
 
     def multilock(self, paths: Iterable[str], *, dialect: str = "ours") -> MultiLock:
         """The locks at all these paths, or none of them:
@@ -305,17 +315,23 @@ class Zk(Verbs):
         """
         return MultiLock([self.contenders(path, dialect=dialect) for path in paths])
 
-    def semaphore(self, path: str, *, size: int | None = None) -> Semaphore:
+    def semaphore(
+        self, path: str, *, size: int | None = None, epoch_path: str | None = None
+    ) -> Semaphore:
         """So many at a time: `async with zk.semaphore(path, size=3).acquire() as hold`.
 
         `size` is for the first one who uses it; then what `resize` has put there counts. None:
-        it is there already.
+        it is there already. `epoch_path` as in `lead`: then holds have a token.
         """
-        return Semaphore(self.client, path, size, rng=self._rng, ledger=self._ledger)
+        return Semaphore(
+            self.client, path, size, epoch_path=epoch_path, rng=self._rng, ledger=self._ledger
+        )
 
-    def election(self, path: str, *, dialect: str | None = None) -> Election:
-        """To see who leads, and to stand again and again. `dialect` as in `lead`."""
-        return Election(self.contenders(path, dialect=dialect))
+    def election(
+        self, path: str, *, dialect: str | None = None, epoch_path: str | None = None
+    ) -> Election:
+        """To see who leads, and to stand again and again. `dialect`, `epoch_path` as in `lead`."""
+        return Election(self.contenders(path, dialect=dialect, epoch_path=epoch_path))
 
     def queue(self, path: str) -> ItemQueue:
         """A queue of items, by priority: `await queue.put(data)`, `await queue.take()`."""
@@ -400,7 +416,16 @@ class Zk(Verbs):
             rng=self._rng,
         )
 
-    def contenders(self, path: str, *, dialect: str | None = "ours") -> Queue:
+    def contenders(
+        self, path: str, *, dialect: str | None = "ours", epoch_path: str | None = None
+    ) -> Queue:
         """The contenders at `path`, for recipes of one's own."""
         spoken = None if dialect is None else dialects.dialect(dialect)
-        return Queue(self.client, path, spoken, rng=self._rng, ledger=self._ledger)
+        return Queue(
+            self.client,
+            path,
+            spoken,
+            epoch_path=epoch_path,
+            rng=self._rng,
+            ledger=self._ledger,
+        )

@@ -330,10 +330,11 @@ class Zk:
         timeout: float | None = None,
         grace: float | None = None,
         dialect: str | None = "ours",
+        epoch_path: str | None = None,
         on_change: Callable[[Place], None] | None = None,
         on_lost: Callable[[Hold], None] | None = None,
     ) -> Guarded[Hold]:
-        return self.election(path, dialect=dialect).lead(
+        return self.election(path, dialect=dialect, epoch_path=epoch_path).lead(
             member, timeout=timeout, grace=grace, on_change=on_change, on_lost=on_lost
         )
 
@@ -345,10 +346,11 @@ class Zk:
         timeout: float | None = None,
         grace: float | None = None,
         dialect: str | None = "ours",
+        epoch_path: str | None = None,
         reentrant: bool = False,
         on_lost: Callable[[Hold], None] | None = None,
     ) -> Guarded[Hold]:
-        queue = self._zk.contenders(path, dialect=dialect)
+        queue = self._zk.contenders(path, dialect=dialect, epoch_path=epoch_path)
         begin = partial(locks.acquire, queue, member, timeout=timeout, grace=grace)
         return Guarded(self._portal, Wait(begin, queue, reentrant=reentrant), on_lost)
 
@@ -359,26 +361,36 @@ class Zk:
         member: str | bytes = b"",
         grace: float | None = None,
         dialect: str | None = "ours",
+        epoch_path: str | None = None,
         on_lost: Callable[[Hold], None] | None = None,
     ) -> Guarded[Hold | None]:
-        queue = self._zk.contenders(path, dialect=dialect)
+        queue = self._zk.contenders(path, dialect=dialect, epoch_path=epoch_path)
         begin = partial(locks.try_acquire, queue, member, grace=grace)
         return Guarded(self._portal, Wait(begin), on_lost)
 
     def revoke(self, path: str, *, dialect: str | None = None) -> str | None:
         return self._portal.run(lambda: self._zk.revoke(path, dialect=dialect))
 
-    def rwlock(self, path: str, *, dialect: str | None = "ours") -> ReadWriteLock:
-        return ReadWriteLock(self._portal, self._zk.rwlock(path, dialect=dialect))
+    def rwlock(
+        self, path: str, *, dialect: str | None = "ours", epoch_path: str | None = None
+    ) -> ReadWriteLock:
+        rwlock = self._zk.rwlock(path, dialect=dialect, epoch_path=epoch_path)
+        return ReadWriteLock(self._portal, rwlock)
 
     def multilock(self, paths: Iterable[str], *, dialect: str = "ours") -> MultiLock:
         return MultiLock(self._portal, self._zk.multilock(paths, dialect=dialect))
 
-    def semaphore(self, path: str, *, size: int | None = None) -> Semaphore:
-        return Semaphore(self._portal, self._zk.semaphore(path, size=size))
+    def semaphore(
+        self, path: str, *, size: int | None = None, epoch_path: str | None = None
+    ) -> Semaphore:
+        semaphore = self._zk.semaphore(path, size=size, epoch_path=epoch_path)
+        return Semaphore(self._portal, semaphore)
 
-    def election(self, path: str, *, dialect: str | None = None) -> Election:
-        return Election(self._portal, self._zk.contenders(path, dialect=dialect))
+    def election(
+        self, path: str, *, dialect: str | None = None, epoch_path: str | None = None
+    ) -> Election:
+        queue = self._zk.contenders(path, dialect=dialect, epoch_path=epoch_path)
+        return Election(self._portal, queue)
 
     def queue(self, path: str) -> ItemQueue:
         return ItemQueue(self._portal, self._zk.queue(path))

@@ -37,22 +37,24 @@ class LockTrial(_Trial):
     ) -> None:
         super().__init__(seed, kinds=kinds, faults=faults)
         self.grace = self.rng.choice([None, 0.0])
+        self.epochs = self.rng.choice([None, None, "/app/epoch"])
         self.tokens: list[int] = []
 
     async def use(self, zk: aio.Zk, host: Host) -> None:
+        how: dict[str, Any] = {"grace": self.grace, "epoch_path": self.epochs}
         kind = host.rng.choice(["waits", "waits", "timed", "tries", "cancelled"])
         with contextlib.suppress(LockTimeout, TimeoutError):
             match kind:
                 case "timed":
                     timeout = host.rng.choice([0.0, 0.05, 2.0])
-                    await self.within(host, zk.lock("/app/l", timeout=timeout, grace=self.grace))
+                    await self.within(host, zk.lock("/app/l", timeout=timeout, **how))
                 case "tries":
-                    await self.within(host, zk.try_lock("/app/l", grace=self.grace))
+                    await self.within(host, zk.try_lock("/app/l", **how))
                 case "cancelled":
                     async with asyncio.timeout(host.rng.expovariate(5)):
-                        await self.within(host, zk.lock("/app/l", grace=self.grace))
+                        await self.within(host, zk.lock("/app/l", **how))
                 case _:
-                    await self.within(host, zk.lock("/app/l", grace=self.grace))
+                    await self.within(host, zk.lock("/app/l", **how))
         await asyncio.sleep(host.rng.expovariate(5))
 
     async def within(self, host: Host, guarded: Any) -> None:
@@ -77,7 +79,7 @@ class LockTrial(_Trial):
         return {"a lock is taken": len(self.tokens)}
 
     def leftovers(self, tree: Mapping[str, bytes]) -> Sequence[str]:
-        return [path for path in tree if path != "/app/l"]
+        return [path for path in tree if path not in ("/app/l", self.epochs)]
 
 
 class RwLockTrial(_Trial):
@@ -91,6 +93,7 @@ class RwLockTrial(_Trial):
         super().__init__(seed, kinds=kinds, faults=faults)
         self.grace = self.rng.choice([None, 0.0])
         self.dialect = self.rng.choice(["ours", "ours", "curator-rw"])
+        self.epochs = self.rng.choice([None, None, "/app/epoch"])
         self.reading = self.writing = self.shared = 0
         self.tokens: list[int] = []
 
@@ -99,7 +102,8 @@ class RwLockTrial(_Trial):
         await asyncio.gather(self.once(zk, host), self.once(zk, host))
 
     async def once(self, zk: aio.Zk, host: Host) -> None:
-        rng, lock = host.rng, zk.rwlock("/app/rw", dialect=self.dialect)
+        rng = host.rng
+        lock = zk.rwlock("/app/rw", dialect=self.dialect, epoch_path=self.epochs)
         kind = rng.choice(["reads", "reads", "writes"])
         with contextlib.suppress(LockTimeout, TimeoutError, IncumbentError):
             match rng.choice(["waits", "waits", "timed", "tries", "cancelled"]):
@@ -146,7 +150,7 @@ class RwLockTrial(_Trial):
         return {"somebody reads": self.reading, "somebody writes": self.writing}
 
     def leftovers(self, tree: Mapping[str, bytes]) -> Sequence[str]:
-        return [path for path in tree if path != "/app/rw"]
+        return [path for path in tree if path not in ("/app/rw", self.epochs)]
 
 
 class SemaphoreTrial(_Trial):
@@ -166,6 +170,8 @@ class SemaphoreTrial(_Trial):
         self.grace = self.rng.choice([None, 0.0])
         self.first_size = self.rng.randint(1, 3)
         self.changes = self.rng.random() < 0.6
+        self.epochs = self.rng.choice([None, None, "/app/epoch"])
+        self.numbers: set[int] = set()
         self.sizes: list[tuple[int, int]] = []  # since which zxid, which
         self.standing: dict[str, int] = {}  # name → its czxid
         self.owners: dict[str, int] = {}  # name → its session
@@ -182,7 +188,7 @@ class SemaphoreTrial(_Trial):
 
     async def once(self, zk: aio.Zk, host: Host) -> None:
         rng = host.rng
-        semaphore = zk.semaphore("/app/s", size=self.first_size)
+        semaphore = zk.semaphore("/app/s", size=self.first_size, epoch_path=self.epochs)
         with contextlib.suppress(LockTimeout, TimeoutError, IncumbentError):
             match rng.choice(["waits", "waits", "timed", "tries", "cancelled"]):
                 case "timed":
@@ -200,6 +206,10 @@ class SemaphoreTrial(_Trial):
             if hold is None:
                 return
             self.entered += 1
+            if self.epochs is not None:
+                if hold.fencing_token in self.numbers:
+                    self.blame(f"{hold.fencing_token} was counted twice")
+                self.numbers.add(hold.fencing_token)
             if hold.name in self.standing and self.before(hold.name) >= self.allowed([hold.name]):
                 self.blame(f"{hold.name} is inside after {self.before(hold.name)} others")
             self.believes(host, hold)
@@ -252,14 +262,14 @@ class SemaphoreTrial(_Trial):
         if now > self.committed_at + 0.6:  # a server that cannot write, or one whom nobody asks to
             self.due.clear()
         for name, since in self.due.items():
-            if now - since > 0.3:
+            if now - since > (0.3 if self.epochs is None else 0.6):
                 self.blame(f"{name} waits, with room for it since {since:.6f} s")
 
     def progressed(self) -> Mapping[str, int]:
         return {"somebody gets in": self.entered}
 
     def leftovers(self, tree: Mapping[str, bytes]) -> Sequence[str]:
-        return [path for path in tree if path not in ("/app/s", "/app/s/queue")]
+        return [path for path in tree if path not in ("/app/s", "/app/s/queue", self.epochs)]
 
 
 class MultiLockTrial(_Trial):

@@ -221,6 +221,13 @@ MUTANTS = [
         world="semaphore",
     ),
     Mutant(
+        "a hold's number is counted for the version that was read",
+        "recipes/epoch.py",
+        'SetData(path, b"%d" % (number + 1), version)',
+        'SetData(path, b"%d" % (number + 1))',
+        world="lock",
+    ),
+    Mutant(
         "a multilock waits in each of its queues",
         "recipes/multilock.py",
         "        await place.first()\n",

@@ -40,8 +40,9 @@ from incumbent.errors import (
     NotSent,
     SessionExpired,
 )
+from incumbent.recipes.flight import flight
 from incumbent.recipes.ledger import Ledger, Pause
-from incumbent.recipes.place import Place, flight
+from incumbent.recipes.place import Place
 from incumbent.wire import Exists, SetData, Stat
 
 __all__ = ["ClockWrong", "MixedKey", "Once", "clock_time"]

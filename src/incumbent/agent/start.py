@@ -27,7 +27,7 @@ from incumbent.agent.tree import (
 from incumbent.agent.view import patient
 from incumbent.client import Client
 from incumbent.errors import BadVersion, FateUnknown, NodeExists, NoNode, NotSent
-from incumbent.recipes.place import flight
+from incumbent.recipes.flight import flight
 from incumbent.wire import (
     Check,
     Create,

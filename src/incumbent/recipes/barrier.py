@@ -12,8 +12,8 @@ import asyncio
 
 from incumbent.client import Client
 from incumbent.errors import FateUnknown, IncumbentError, NodeExists, NoNode, NotSent
+from incumbent.recipes.flight import flight
 from incumbent.recipes.ledger import Pause
-from incumbent.recipes.place import flight
 from incumbent.recipes.readback import is_passing, read_back, tells_nothing
 from incumbent.wire import (
     Check,

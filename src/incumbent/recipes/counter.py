@@ -23,8 +23,8 @@ from incumbent.errors import (
     NoNode,
     SessionExpired,
 )
+from incumbent.recipes.flight import flight
 from incumbent.recipes.ledger import Pause
-from incumbent.recipes.place import flight
 from incumbent.recipes.readback import read_back
 from incumbent.recipes.value import write_at
 from incumbent.wire import GetData, Stat

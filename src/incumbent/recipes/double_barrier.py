@@ -41,8 +41,9 @@ from incumbent.errors import (
     Refused,
     SessionExpired,
 )
+from incumbent.recipes.flight import flight
 from incumbent.recipes.ledger import Pause
-from incumbent.recipes.place import Place, flight, join
+from incumbent.recipes.place import Place, join
 from incumbent.recipes.queue import Queue
 from incumbent.recipes.readback import read_back
 from incumbent.recipes.round import MOST, Answer, Word

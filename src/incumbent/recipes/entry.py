@@ -28,8 +28,9 @@ from incumbent.errors import (
     SessionExpired,
 )
 from incumbent.recipes.dialects import Dialect
+from incumbent.recipes.flight import flight, take_outcome
 from incumbent.recipes.ledger import SYSTEM_ERROR, Ledger, Pause
-from incumbent.recipes.place import Place, flight, join, take_outcome
+from incumbent.recipes.place import Place, join
 from incumbent.wire import (
     Check,
     Create,
@@ -87,7 +88,7 @@ async def enter(ledger: Ledger, entrance: Entrance[T_co]) -> T_co:
 
 
 class Entry:
-    """One try to stand in `directory`. `above` and `beside`: see `Queue`."""
+    """One try to stand in `directory`. `above`, `beside` and `epoch_path`: see `Queue`."""
 
     def __init__(
         self,
@@ -100,6 +101,7 @@ class Entry:
         is_reader: bool,
         above: Mapping[str, bytes],
         beside: Sequence[GetData],
+        epoch_path: str | None = None,
     ) -> None:
         self.is_wanted = True
         self.directory = directory
@@ -111,6 +113,7 @@ class Entry:
         self._is_reader = is_reader
         self._above = above
         self._beside = beside
+        self._epoch_path = epoch_path
         self._stem = ""
         self._sent: _Sent | None = None
 
@@ -163,6 +166,7 @@ class Entry:
             raise SessionExpired(session_id, "it ended while we entered a queue")
         place = Place(self._ledger, self.directory, self._dialect, made.path, made.stat, self._data)
         place.reads_beside = tuple(self._beside)
+        place.epoch_path = self._epoch_path
         return place
 
     async def read_back(self, session_id: int) -> Created | None:

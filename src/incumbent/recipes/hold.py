@@ -28,6 +28,7 @@ from incumbent.errors import (
     Refused,
     SessionError,
 )
+from incumbent.recipes.epoch import count_up
 from incumbent.recipes.latch import Latch
 from incumbent.recipes.ledger import Pause
 from incumbent.wire import MultiResult
@@ -79,15 +80,21 @@ class Hold:
         self._beat: Any = None
         self._owner: object = None
         self._believed_until = -math.inf
+        self._epoch: int | None = None
 
     @property
     def fencing_token(self) -> int:
         """Rises from holder to holder; give it to whatever can refuse an older one.
 
-        There is none (AttributeError) where several hold at a time: readers, semaphores.
+        With an `epoch_path` it is this hold's number there. Without, there is none
+        (AttributeError) where several hold at a time: readers, semaphores.
         """
+        if self._epoch is not None:
+            return self._epoch
         if self.is_shared:
-            raise AttributeError(f"{self.path} is shared with others: no token tells who is newer")
+            raise AttributeError(
+                f"{self.path} is shared with others: its tokens are counted with epoch_path="
+            )
         return self._place.czxid
 
     @property
@@ -149,7 +156,8 @@ class Hold:
     async def begin(self) -> None:
         """Believe in it: at once if the lease is proven now, else after beats that prove it.
 
-        Raises `SessionExpired`, `SessionClosed`, or `NoNode` if our znode was deleted.
+        Raises `SessionExpired`, `SessionClosed`, or `NoNode` if our znode was deleted; with an
+        `epoch_path` also `BadContent`, or what the server refused.
         """
         if self._beat is not None:
             return
@@ -157,6 +165,8 @@ class Hold:
         self._beat = self._client.beat(self._place.path)
         self._beat.__enter__()
         try:
+            if self._place.epoch_path is not None and self._epoch is None:
+                self._epoch = await count_up(self._place, self._place.epoch_path)
             if self._soft_in() <= 0:
                 await self._prove()
             self._raise_if_gone()

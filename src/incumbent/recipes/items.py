@@ -41,9 +41,10 @@ from incumbent.errors import (
     SessionExpired,
 )
 from incumbent.recipes.dialects import LAST_SEQUENCE
+from incumbent.recipes.flight import flight
 from incumbent.recipes.ledger import Ledger, Pause
 from incumbent.recipes.line import MOST_LOSSES, Item, Line, number_of, stem_of
-from incumbent.recipes.place import flight, join
+from incumbent.recipes.place import join
 from incumbent.recipes.readback import read_back
 from incumbent.wire import (
     AddWatch,

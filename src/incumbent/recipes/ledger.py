@@ -62,6 +62,8 @@ class Ledger:
         """Queues that we hold: path, and the task or thread whose block it guards → the hold."""
         self.before_close: dict[Callable[[], Coroutine[Any, Any, None]], None] = {}
         """What is to be done before the session is closed by its user, as far as time allows."""
+        self.epochs: dict[str, tuple[int, int]] = {}
+        """Counts of holds as we left them: path → the number, and its znode's version."""
         self._duties: dict[asyncio.Task[Any], None] = {}
         self.listings = Listings(client)
         self._turns: dict[str, asyncio.Lock] = {}

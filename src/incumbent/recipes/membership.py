@@ -26,8 +26,8 @@ from incumbent.errors import (
     SessionClosed,
     SessionExpired,
 )
+from incumbent.recipes.flight import flight
 from incumbent.recipes.ledger import Ledger, Pause
-from incumbent.recipes.place import flight
 from incumbent.wire import (
     Check,
     Create,

@@ -29,9 +29,10 @@ from incumbent.errors import (
     SessionExpired,
 )
 from incumbent.recipes.entry import TRIES, Entry, enter, look
+from incumbent.recipes.flight import flight
 from incumbent.recipes.hold import Hold, Scope
 from incumbent.recipes.ledger import Ledger, Pause
-from incumbent.recipes.place import Place, flight
+from incumbent.recipes.place import Place
 from incumbent.recipes.queue import Queue
 from incumbent.recipes.standing import PlaceLost, as_bytes, wait
 from incumbent.wire import Created, Exists, GetChildren, Multi, Request, Stat

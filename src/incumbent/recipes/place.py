@@ -26,7 +26,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeGuard
 
-from incumbent.client import Client, State
+from incumbent.client import State
 from incumbent.errors import (
     FateUnknown,
     HoldLost,
@@ -38,6 +38,7 @@ from incumbent.errors import (
     SessionExpired,
 )
 from incumbent.recipes.dialects import Contender, Dialect
+from incumbent.recipes.flight import flight, take_outcome
 from incumbent.recipes.hold import Hold, Scope
 from incumbent.recipes.latch import Latch
 from incumbent.recipes.ledger import Ledger, Pause
@@ -47,13 +48,12 @@ from incumbent.wire import (
     GetChildren,
     GetData,
     Multi,
-    Request,
     SetData,
     Stat,
     WatchEvent,
 )
 
-__all__ = ["REVOKE", "Place", "flight", "join", "take_outcome"]
+__all__ = ["REVOKE", "Place", "join"]
 
 REVOKE = b"__REVOKE__"
 """Put into a contender's znode it asks to give way: Curator's `Revoker` does the same."""
@@ -68,27 +68,6 @@ def join(directory: str, name: str) -> str:
     return f"/{name}" if directory == "/" else f"{directory}/{name}"
 
 
-async def flight(
-    client: Client, *requests: Request, watcher: Callable[[WatchEvent], object] | None = None
-) -> list[object]:
-    """Send all at once, in order; each result, or the error that came instead. `watcher` goes
-    with those that set a watch."""
-    sent = [
-        client.submit(each, watcher=watcher if getattr(each, "watch", False) else None)
-        for each in requests
-    ]
-    try:
-        for each in reversed(sent):  # answers come in order: mostly there is one to wait for
-            with contextlib.suppress(Exception):
-                await each
-    except BaseException:
-        for each in sent:
-            if not each.cancel():
-                take_outcome(each)
-        raise
-    return [each.exception() or each.result() for each in sent]
-
-
 class Place:
     """Our znode in a queue. Made by `Queue.enter`; ends with `leave` or `release`.
 
@@ -98,6 +77,7 @@ class Place:
     data        what we put into it
     listing     the queue as last read, first one first; always read after our own create
     beside      what was read just before it (`Queue.beside`)
+    epoch_path  where holds are counted for a fencing token (`epoch`)
     watching    the name of the contender that we wait for, None when we don't
     gone        set when our znode was deleted by somebody, or its session is over
     asked       set when somebody asked us to give way, if our znode is watched
@@ -118,6 +98,7 @@ class Place:
         self.listing: tuple[Contender, ...] = ()
         self.beside: tuple[Any, ...] = ()
         self.reads_beside: tuple[GetData, ...] = ()
+        self.epoch_path: str | None = None
         self.watching: str | None = None
         self.gone = Latch()
         self.asked = asyncio.Event()
@@ -336,9 +317,3 @@ class Place:
 
 def _is_error(result: object) -> TypeGuard[BaseException]:
     return isinstance(result, BaseException)
-
-
-def take_outcome(answer: asyncio.Future[Any]) -> None:
-    """For an answer that nobody has to look at: its error is told by something else."""
-    if not answer.cancelled():
-        answer.exception()

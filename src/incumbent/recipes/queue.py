@@ -32,6 +32,7 @@ class Queue:
     rng       source of nonces
     ledger    the client's; only if the client has no other recipes may it be left out
     above     data for znodes above the directory, should they have to be made: path → data
+    epoch_path  a persistent znode, made if need be, that counts holds: their fencing token
     beside    what places read with each listing, just before it (`Place.beside`)
     """
 
@@ -45,9 +46,13 @@ class Queue:
         ledger: Ledger | None = None,
         above: Mapping[str, bytes] | None = None,
         beside: Sequence[GetData] = (),
+        epoch_path: str | None = None,
     ) -> None:
-        if wrong := problem(path):
-            raise ValueError(f"{path!r}: {wrong}")
+        for each in filter(None, (path, epoch_path)):
+            if wrong := problem(each):
+                raise ValueError(f"{each!r}: {wrong}")
+        if epoch_path is not None and epoch_path.startswith(f"{path}/"):
+            raise ValueError(f"epoch_path={epoch_path!r}: below {path} only contenders may stand")
         self.client = client
         self.path = path
         self.dialect = dialect
@@ -55,6 +60,7 @@ class Queue:
         self.ledger = ledger or Ledger(client)
         self.above = above or {}
         self.beside = tuple(beside)
+        self.epoch_path = epoch_path
 
     async def enter(self, data: bytes = b"", *, is_reader: bool = False) -> Place:
         """Stand at the end of the queue; returns when the znode is made and the queue was read.
@@ -114,4 +120,5 @@ class Queue:
             is_reader=is_reader,
             above=self.above,
             beside=self.beside,
+            epoch_path=self.epoch_path,
         )

@@ -14,8 +14,8 @@ from typing import Any, TypeGuard
 
 from incumbent.client import Client
 from incumbent.errors import FateUnknown, NotSent, Refused, SessionExpired
+from incumbent.recipes.flight import flight
 from incumbent.recipes.ledger import SYSTEM_ERROR, Pause
-from incumbent.recipes.place import flight
 from incumbent.wire import Check, Multi, Request
 
 __all__ = ["is_passing", "read_back", "tells_nothing"]

@@ -42,9 +42,10 @@ from incumbent.errors import (
     SessionError,
 )
 from incumbent.recipes.dialects import OURS
+from incumbent.recipes.flight import flight
 from incumbent.recipes.hold import Hold, Scope
 from incumbent.recipes.ledger import SYSTEM_ERROR, Ledger, Pause
-from incumbent.recipes.place import Place, flight, join
+from incumbent.recipes.place import Place, join
 from incumbent.recipes.queue import Queue
 from incumbent.recipes.standing import as_bytes, given_up_on_error, wait
 from incumbent.wire import EventType, GetChildren, GetData, Stat, WatchEvent
@@ -71,6 +72,7 @@ class Semaphore:
         path: str,
         size: int | None = None,
         *,
+        epoch_path: str | None = None,
         rng: random.Random,
         ledger: Ledger | None = None,
     ) -> None:
@@ -84,6 +86,7 @@ class Semaphore:
             ledger=ledger,
             above={} if size is None else {path: b"%d" % size},
             beside=(GetData(path),),
+            epoch_path=epoch_path,
         )
         self._asked_for = size
 

@@ -26,8 +26,8 @@ from incumbent.errors import (
     Refused,
     SessionExpired,
 )
+from incumbent.recipes.flight import flight
 from incumbent.recipes.ledger import Pause
-from incumbent.recipes.place import flight
 from incumbent.recipes.readback import read_back
 from incumbent.wire import Create, Create2, Created, GetData, Stat, WatchEvent
 from incumbent.wire.paths import ancestors, problem

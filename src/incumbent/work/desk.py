@@ -38,8 +38,8 @@ from incumbent.errors import (
 )
 from incumbent.lease import Lease
 from incumbent.recipes.entry import TRIES
+from incumbent.recipes.flight import flight
 from incumbent.recipes.ledger import Ledger, Pause
-from incumbent.recipes.place import flight
 from incumbent.recipes.readback import read_back
 from incumbent.wire import (
     Create,

@@ -13,7 +13,7 @@ from dataclasses import KW_ONLY, dataclass
 from incumbent.client import Client
 from incumbent.errors import BadVersion, MalformedValue, NodeExists, NoNode, Taken
 from incumbent.recipes.entry import TRIES
-from incumbent.recipes.place import flight
+from incumbent.recipes.flight import flight
 from incumbent.wire import Create, CreateContainer, GetChildren, GetData, MultiRead
 from incumbent.wire.paths import ancestors, name, parent
 from incumbent.work.records import (

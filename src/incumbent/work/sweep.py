@@ -21,7 +21,7 @@ from collections.abc import Callable
 
 from incumbent.client import Client
 from incumbent.errors import IncumbentError, MalformedValue, NoNode
-from incumbent.recipes.place import flight
+from incumbent.recipes.flight import flight
 from incumbent.wire import Delete, GetData, MultiRead
 from incumbent.work.records import SHARDS, read_record
 

@@ -1,0 +1,46 @@
+"""Several requests at once: one round trip for all that does not depend on what comes of it.
+
+A session's requests are carried out in their order, so a flight may rely on that: a create, and a
+listing behind it that shows what was made.
+
+Rule of this file: who is cancelled while waiting leaves no answer behind that nobody looks at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+from incumbent.client import Client
+from incumbent.wire import Request, WatchEvent
+
+__all__ = ["flight", "take_outcome"]
+
+
+async def flight(
+    client: Client, *requests: Request, watcher: Callable[[WatchEvent], object] | None = None
+) -> list[object]:
+    """Send all at once, in order; each result, or the error that came instead. `watcher` goes
+    with those that set a watch."""
+    sent = [
+        client.submit(each, watcher=watcher if getattr(each, "watch", False) else None)
+        for each in requests
+    ]
+    try:
+        for each in reversed(sent):  # answers come in order: mostly there is one to wait for
+            with contextlib.suppress(Exception):
+                await each
+    except BaseException:
+        for each in sent:
+            if not each.cancel():
+                take_outcome(each)
+        raise
+    return [each.exception() or each.result() for each in sent]
+
+
+def take_outcome(answer: asyncio.Future[Any]) -> None:
+    """For an answer that nobody has to look at: its error is told by something else."""
+    if not answer.cancelled():
+        answer.exception()
