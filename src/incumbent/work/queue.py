@@ -33,8 +33,8 @@ from incumbent.errors import (
     SessionExpired,
     Taken,
 )
+from incumbent.recipes.flight import flight
 from incumbent.recipes.ledger import Ledger, Pause
-from incumbent.recipes.place import flight
 from incumbent.recipes.readback import read_back
 from incumbent.wire import Create, Exists
 from incumbent.wire.paths import ancestors, problem
