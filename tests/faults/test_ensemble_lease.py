@@ -8,11 +8,12 @@ writes of other kinds come between the beats; the follower is killed or stopped.
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import random
 import signal
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -63,7 +64,7 @@ async def one_round(
 ) -> float:
     """Seconds by which the ephemeral outlived `valid_until`, when its follower was struck just
     after a beat's answer. Negative: it was believed in when it was gone. Where the machine was so
-    busy that the signal came late, and the ephemeral outlived it, it is done again.
+    busy that the signal came late, or not at all, and the ephemeral outlived it, it is done again.
     """
     for attempt in range(5):
         late, spare = await _struck(ensemble, rng, f"/lease-{number}-{attempt}", tick)
@@ -81,7 +82,7 @@ async def _struck(
     signum = rng.choice([signal.SIGKILL, signal.SIGSTOP])
     victim = ensemble.servers[rng.choice(ensemble.followers())]
     leader = ensemble.servers[ensemble.leader()]
-    struck: asyncio.Future[tuple[float, float]] = asyncio.get_running_loop().create_future()
+    struck: asyncio.Future[float] = asyncio.get_running_loop().create_future()
     async with client_of(leader.hosts, session_timeout=8.0, tick=TICK) as observer:
         if not await observer.exists("/written"):
             await observer.create("/written")
@@ -96,15 +97,17 @@ async def _struck(
             if answered_at >= not_before and not struck.done():
                 os.kill(victim.pid, signum)
                 victim._is_frozen = signum == signal.SIGSTOP
-                struck.set_result((clock.boottime() - answered_at, holder.lease.valid_until))
+                struck.set_result(clock.boottime() - answered_at)
 
         async with watched(observer, path) as gone_at:
             holder.watch_beats(beaten)
             writer = asyncio.create_task(write_now_and_then(holder, "/written", rng))
+            late, spare, lease = math.inf, 0.0, holder.lease
             with holder.beat(path):
-                late, valid_until = await asyncio.wait_for(struck, 10)
-                spare = await asyncio.wait_for(gone_at, 30) - valid_until
-                assert holder.lease.valid_until <= valid_until, "no proof can have come since"
+                with suppress(TimeoutError):  # if its session ended before
+                    late = await asyncio.wait_for(struck, 10)
+                if late < math.inf:  # what was answered before the signal may be read after it
+                    spare = await asyncio.wait_for(gone_at, 30) - lease.valid_until
             writer.cancel()
         closing = asyncio.create_task(holder.close())
         if signum == signal.SIGSTOP:
