@@ -51,7 +51,7 @@ LAYERS: dict[str, set[str]] = {
     "settings": GROUND | {"toml_file", "runtime_file"},
     "spec": {"errors", "toml_file", "settings"},
     "launch": {"errors", "toml_file", "spec"},
-    "agent": GROUND | FILES | {"client", "recipes", "aio", "guardian"},
+    "agent": GROUND | FILES | {"client", "recipes", "work", "aio", "guardian"},
     "cli": GROUND
     | FILES
     | {"parent", "client", "recipes", "aio", "sync", "__init__", "guardian", "agent"},
@@ -141,10 +141,11 @@ RIM: dict[str, set[str]] = {
         "server/metrics",
     },
     "open": {
-        "agent/host",
         "agent/deadline_file",
         "agent/home",
+        "agent/host",
         "agent/proc",
+        "agent/working",
         "credentials",
         "guardian/cgroup",
         "guardian/first",

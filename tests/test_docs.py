@@ -52,6 +52,7 @@ COMMANDS = (
     ),
     *("node list", "node confirm-dead"),
     *("elect", "lock", "once", "server", "server backup", "server restore", "demo", "doctor", "why"),
+    *("work run", "work parked", "work retry", "work done"),
     *("queue put", "queue take"),
     *("barrier meet", "barrier up", "barrier down", "barrier wait"),
     *("zk ls", "zk tree", "zk get", "zk set", "zk create"),

@@ -13,7 +13,7 @@ from incumbent.credentials import Credentials
 from incumbent.guardian.messages import Exited
 from incumbent.lease import Numbers
 
-__all__ = ["EVERY", "OnceSettings", "WrappedSettings", "exit_code", "fitting"]
+__all__ = ["EVERY", "OnceSettings", "WorkSettings", "WrappedSettings", "exit_code", "fitting"]
 
 EVERY = 5.0
 """Seconds between two lines about an unchanged role."""
@@ -39,12 +39,26 @@ class OnceSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WorkSettings:
+    """What only `work run` is told; times in seconds, as in `zk.work` and `work.run`."""
+
+    source: str = ""
+    """A shell's command that prints items."""
+    workers: int = 1
+    tries: int = 5
+    lag: float = 1.0
+    keep_done: float = 600.0
+    idle: float = 1.0
+    until_empty: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WrappedSettings:
     """What WELCOME carries. `stop_grace` None: as much as the session's times allow, at most the
     default; `tick`: see `lease.Lease`; times in seconds."""
 
     errand: str = "elect"
-    """elect, lock or once."""
+    """elect, lock, once or work."""
     path: str
     hosts: str
     name: str
@@ -65,6 +79,7 @@ class WrappedSettings:
     """So many may have it at a time; 0: it is a lock."""
     credentials: Credentials = field(default_factory=Credentials)
     once: OnceSettings = field(default_factory=lambda: OnceSettings(key="", record=""))
+    work: WorkSettings = field(default_factory=WorkSettings)
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> WrappedSettings:
@@ -72,6 +87,8 @@ class WrappedSettings:
         values = {key: given[key] for key in cls.__dataclass_fields__ if key in given}
         if "once" in values:
             values["once"] = OnceSettings(**values["once"])
+        if "work" in values:
+            values["work"] = WorkSettings(**values["work"])
         if "credentials" in values:
             values["credentials"] = Credentials.from_json(values["credentials"])
         return cls(**values)

@@ -19,6 +19,7 @@ from incumbent.agent.link import GuardianLink
 from incumbent.agent.locking import Limiting, Locking
 from incumbent.agent.once import Once
 from incumbent.agent.proc import OWNER
+from incumbent.agent.working import Working
 from incumbent.agent.wrapped import Wrapped
 from incumbent.agent.wrapped_settings import WrappedSettings
 from incumbent.clock import SYSTEM
@@ -33,6 +34,18 @@ async def serve_wrapped(link: GuardianLink, given: Mapping[str, Any]) -> int:
     owner = f"{settings.errand} {guardian}"
     say = Lines(2, f"{settings.errand}: ").news
     rng = random.SystemRandom()
+    if settings.errand == "work":
+        working = Working(
+            settings,
+            link,
+            Pidfds(owner),
+            say=say,
+            environ={**os.environ, OWNER: owner},
+            cwd=str(given["cwd"]),
+            clock=SYSTEM,
+            rng=rng,
+        )
+        return await working.run()
     errand: Errand
     match settings.errand:
         case "elect":

@@ -1,6 +1,6 @@
 """From the words of a command line to the code that carries them out.
 
-Rule of this file: what stays running (`server`, `agent`, `elect`, `lock`, `once`, `up`) is
+Rule of this file: what stays running (`server`, `agent`, `elect`, `lock`, `once`, `work`, `up`) is
 started without typer, rich or any other command's imports; only the commands that people read pay
 for them.
 """
@@ -52,6 +52,11 @@ LASTING = {
     "lock": Lasting(
         module="incumbent.cli.lock",
         help="Run a command while holding a lock.",
+        needs="msgspec",
+    ),
+    "work": Lasting(
+        module="incumbent.cli.work",
+        help="Do each item of a list once, by commands on several machines.",
         needs="msgspec",
     ),
     "once": Lasting(

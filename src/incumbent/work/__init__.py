@@ -13,7 +13,7 @@ from __future__ import annotations
 from incumbent.work.claim import Claim
 from incumbent.work.queue import WorkQueue
 from incumbent.work.records import Record, Standing
-from incumbent.work.run import Counters
+from incumbent.work.run import Counters, GiveBack
 from incumbent.work.work import Work
 
-__all__ = ["Claim", "Counters", "Record", "Standing", "Work", "WorkQueue"]
+__all__ = ["Claim", "Counters", "GiveBack", "Record", "Standing", "Work", "WorkQueue"]

@@ -32,7 +32,7 @@ from incumbent.work.claim import Claim
 from incumbent.work.desk import Desk
 from incumbent.work.records import Standing, encode
 
-__all__ = ["Counters", "Plan", "Runner", "retry_in"]
+__all__ = ["Counters", "GiveBack", "Plan", "Runner", "retry_in"]
 
 SUSPECTS = 2
 """Deaths from which on an item is begun by itself."""
@@ -41,6 +41,10 @@ _SIFT = 100
 _LONGEST_BACK_OFF = 60.0  # seconds, of an item
 _LONGEST_PAUSE = 30.0  # seconds, of a source or servers that cannot be reached
 _TELL_EVERY = 0.1  # seconds
+
+
+class GiveBack(Exception):
+    """Raised by a handler: the item is given back as if it had not been begun."""
 
 
 @dataclass(slots=True)
@@ -52,7 +56,7 @@ class Counters:
     failed    handlers that failed and will be tried again
     parked    items that failed for the last time
     lost      claims that were lost while a handler ran
-    given_back  handlers cut short by the end of the run
+    given_back  handlers cut short by the end of the run, or that raised `GiveBack`
     taken     tries to claim what somebody else was faster to claim
     errors    of the source or of the servers, after which it went on
     running   handlers at this moment
@@ -270,6 +274,10 @@ class Runner:
                     counters.done += claim.is_ended  # in a thread it went on to its end
                     counters.given_back += not (claim.is_ended or claim.lost.is_set())
                     raise
+                except GiveBack:
+                    claim.ensure()
+                    claim.give_back()
+                    counters.given_back += 1
                 except Exception as error:
                     if claim.is_ended:
                         raise
