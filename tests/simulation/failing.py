@@ -6,6 +6,7 @@ once, whoever dies while it is told; a back-off is kept whoever dies in it; and 
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import Counter
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ from incumbent.spec import Spec
 from incumbent.testing.faults import Fault
 from incumbent.testing.processes import Program
 
-__all__ = ["Failing"]
+__all__ = ["Failing", "Quiet"]
 
 MOST_STARTS = 50
 """Of a seat in the 45 s in which it fails: some 14 on each node, and what faults add."""
@@ -101,3 +102,29 @@ class Failing(Cluster):
         assert max(ill.values(), default=0) <= MOST_STARTS, f"no back-off: {ill}"
         assert bool(self.history) == self.fails, f"counted: {sorted(self.history)}"
         return world
+
+
+class Quiet(Failing):
+    """No faults but those of the program; `story` is `lasts` seconds long."""
+
+    lasts = 60.0
+    spec_of: dict[str, Any] = {}
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed, faults=[])
+        self.seats, self.containment = 1, "sealed"
+        self.world.limit = 4_000
+
+    def spec(self, name: str) -> Spec:
+        return Spec(name=name, command=(f"/bin/{name}",), **self.spec_of)
+
+    async def story(self) -> None:
+        for name in ("zk", "n1", "n2", "n3"):
+            self.boot(name)
+        self.world.host("ops")
+        await self.world.host("ops").call(self.apply(), "apply")
+        await self.meanwhile()
+        await self.world.host("ops").call(self._read(), "reader")
+
+    async def meanwhile(self) -> None:
+        await asyncio.sleep(self.lasts)

@@ -6,13 +6,11 @@ import asyncio
 import os
 from collections import Counter
 from itertools import pairwise
-from typing import Any
 
 import pytest
-from tests.simulation.failing import Failing
+from tests.simulation.failing import Failing, Quiet
 
 from incumbent.guardian.messages import Start
-from incumbent.spec import Spec
 from incumbent.testing.processes import Program
 
 FIRST = int(os.environ.get("FIRST", "1"))
@@ -22,32 +20,6 @@ SEEDS = int(os.environ.get("SEEDS", "30"))
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + SEEDS))
 def test_among_faults_a_failure_counts_once_and_in_the_end_all_run(seed: int) -> None:
     Failing(seed).run()
-
-
-class Quiet(Failing):
-    """No faults but those of the program; `story` is `lasts` seconds long."""
-
-    lasts = 60.0
-    spec_of: dict[str, Any] = {}
-
-    def __init__(self, seed: int) -> None:
-        super().__init__(seed, faults=[])
-        self.seats, self.containment = 1, "sealed"
-        self.world.limit = 4_000
-
-    def spec(self, name: str) -> Spec:
-        return Spec(name=name, command=(f"/bin/{name}",), **self.spec_of)
-
-    async def story(self) -> None:
-        for name in ("zk", "n1", "n2", "n3"):
-            self.boot(name)
-        self.world.host("ops")
-        await self.world.host("ops").call(self.apply(), "apply")
-        await self.meanwhile()
-        await self.world.host("ops").call(self._read(), "reader")
-
-    async def meanwhile(self) -> None:
-        await asyncio.sleep(self.lasts)
 
 
 class AgentsDie(Quiet):
@@ -133,7 +105,8 @@ def test_the_same_failure_on_three_nodes_ends_the_passing_from_node_to_node(seed
 
     nodes = [each["node"] for each in cluster.starts()]
     assert sorted(set(nodes)) == ["n1", "n2", "n3"]
-    assert sum(a != b for a, b in pairwise(nodes)) == 2, nodes
+    # Two of its own accord; and whoever takes it first may have to hand it on as planned.
+    assert sum(a != b for a, b in pairwise(nodes)) <= 4, nodes
     assert len(nodes) < 16, "and the last one backs off"
 
 

@@ -7,6 +7,7 @@ same session of ours, and with a watch, so that its end is not missed.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 from incumbent.agent.lifecycle import StillWaiting, breadcrumb_verdict
 from incumbent.agent.tree import Breadcrumb, NodeFacts, Tree
@@ -14,7 +15,7 @@ from incumbent.agent.view import patient
 from incumbent.client import Client
 from incumbent.errors import FateUnknown, NoNode, NotSent, Refused
 from incumbent.recipes.ledger import Pause
-from incumbent.wire import Delete, MultiOp
+from incumbent.wire import Delete, MultiOp, SetData
 
 __all__ = ["oblige", "why_wait"]
 
@@ -55,7 +56,8 @@ async def why_wait(
 
 async def oblige(client: Client, ops: Sequence[MultiOp]) -> None:
     """Carry out what we owe others, in one transaction: until it is done, or was done, or the
-    session is over. What of it cannot be done together any more is deleted one by one."""
+    session is over. What cannot be done together any more is deleted one by one; the last word on
+    an instance goes with its breadcrumb, or not at all: another may speak by then."""
     pause = Pause()
     while True:
         try:
@@ -65,9 +67,12 @@ async def oblige(client: Client, ops: Sequence[MultiOp]) -> None:
             await pause.take()
         except Refused:
             break  # done before, or our candidate was deleted by hand
+    words: list[MultiOp] = [op for op in ops if isinstance(op, SetData)]
     for op in ops:
         if isinstance(op, Delete):
-            try:
+            if words:
+                with suppress(Refused, NotSent, FateUnknown):
+                    await client.multi([op, *words])
+                words = []
+            with suppress(NoNode):
                 await patient(lambda o=op: client.delete(o.path))  # type: ignore[misc]
-            except NoNode:
-                continue

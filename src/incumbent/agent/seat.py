@@ -22,6 +22,7 @@ from incumbent.agent.grant import Grant, read_offer
 from incumbent.agent.instance import Instance
 from incumbent.agent.offering import Offering
 from incumbent.agent.reasons import Reasons, why_not_run
+from incumbent.agent.records import keep_breadcrumb, keep_word
 from incumbent.agent.sentences import receipt
 from incumbent.agent.start import NotStarted, read_breadcrumbs, read_ground, write_start
 from incumbent.agent.tally import Tally
@@ -75,6 +76,10 @@ class Seat:
         self._reasons = Reasons(term, name, view)
         self._spec: Spec | None = None
         self._program = ""
+        self._written: Breadcrumb | None = None
+        """The breadcrumb of our newest instance, as it was written."""
+        self._unrecorded = ""
+        """Why what runs has no breadcrumb, and must not go on; "" while it has."""
         self._accepted_version = -1
         self._tally = Tally(term, name, view, self._reasons)
         self._noticed_at = 0.0
@@ -187,7 +192,7 @@ class Seat:
         if self._spec is not None:
             instance.note = self._term.unenforced(self._spec)
         if crumb is not None:
-            self._program = crumb.program
+            self._program, self._written = crumb.program, crumb
         else:
             await self._stop_instance("its breadcrumb is gone")
         before = (await read_ground(self._client, self._tree, self.name)).observed
@@ -288,7 +293,7 @@ class Seat:
         self.word.is_leading, self._candidate_gone = True, False
         self._listing = [each.name for each in place.listing]
         orders = Orders(self._client, self._tree, self.name, self.bell.ring, self._term.say)
-        watches = [
+        watches: list[asyncio.Future[None]] = [
             asyncio.ensure_future(each) for each in (self._watch_candidates(place), orders.follow())
         ]
         for watch in watches:
@@ -312,10 +317,12 @@ class Seat:
                     if orders.begun is not None and instance.state == "running":
                         await self._answer(orders, place, f"done: epoch {instance.epoch}")
                         continue
-                    stop = self._reasons.why_stop(self._program)
+                    stop = self._unrecorded or self._reasons.why_stop(self._program)
                     if stop:
                         await self._stop_instance(stop)
                         continue
+                    if len(watches) == 2:  # not before the start, which they would delay
+                        watches += self._keep_records(place)
                     self.word.say_instance(instance)
                     await self.bell.heard()
                 else:
@@ -333,6 +340,29 @@ class Seat:
             self.word.is_leading = False
             for watch in watches:
                 watch.cancel()
+
+    def _keep_records(self, place: Place) -> list[asyncio.Future[None]]:
+        def lost(why: str) -> None:
+            self._unrecorded = why
+            self._term.say(f"{self.name}: {why}")
+            self.bell.ring()
+
+        def again() -> None:
+            self.word.repeat()
+            self.bell.ring()
+
+        kept: list[asyncio.Future[None]] = [
+            asyncio.ensure_future(each)
+            for each in (
+                keep_breadcrumb(
+                    self._term, self.name, place, lambda: (self.instance, self._written), lost
+                ),
+                keep_word(self._term, self.name, again),
+            )
+        ]
+        for each in kept:
+            each.add_done_callback(take_outcome)
+        return kept
 
     async def _take_order(self, place: Place, orders: Orders) -> None:
         """A restart under the same leadership, or a signal."""
@@ -408,11 +438,8 @@ class Seat:
                 term.say(f"{self.name}: not started: {error}")
                 await self.bell.heard(self._clock.boottime() + 0.05)
                 return
-        self._spec, self._program, self._crumb = (
-            spec,
-            crumb.program,
-            start.breadcrumb or "",
-        )
+        self._spec, self._program, self._crumb = spec, crumb.program, start.breadcrumb or ""
+        self._written, self._unrecorded = crumb, ""
         instance = Instance(
             seat=self.name,
             epoch=epoch,
@@ -437,6 +464,7 @@ class Seat:
                 self._noticed_at,
                 handed_at,
                 self._clock.wall(),
+                was_left=bool(ground.breadcrumbs),
             )
             if self.word.receipt:
                 term.say(self.word.receipt)
@@ -467,6 +495,7 @@ class Seat:
 
     async def _after_exit(self, place: Place, instance: Instance) -> None:
         """A tree is proven empty: count a failure, or not, and take its breadcrumb away."""
+        self.word.epoch = instance.epoch  # it may have ended before anything was said of it
         if instance.stop_ordered or instance.why_stopping:
             self._tally.pardon()
         else:

@@ -46,9 +46,11 @@ def receipt(
     noticed_at: float,
     handed_at: float,
     started_at: float,
+    *,
+    was_left: bool,
 ) -> str:
     """One line for a change of node, in milliseconds; "" for a restart in place, or where nobody
-    wanted it meanwhile.
+    wanted it meanwhile. `was_left`: its breadcrumb was still there, and its session was not.
     """
     if before is None or before.node == node or not before.node:
         return ""
@@ -59,7 +61,8 @@ def receipt(
     claimed = f"claimed {_ms(handed_at - noticed_at)}"
     if before.state != "released":
         total = _ms(started_at - noticed_at)
-        return f"{name} {before.node} → {node} in {total} ms: its session was gone · {claimed} · {started}"
+        why = "its session was gone" if was_left else "it had ended"
+        return f"{name} {before.node} → {node} in {total} ms: {why} · {claimed} · {started}"
     return (
         f"{name} {before.node} → {node} in {_ms(started_at - before.noticed_at)} ms: "
         f"proved dead {_ms(before.proved_at - before.noticed_at)} · "

@@ -67,6 +67,10 @@ class Word:
         )
         self._term.inform(self._path, write(observed))
 
+    def repeat(self) -> None:
+        """Whatever is said next is written, even if it was said before."""
+        self._told = ()
+
     def say_instance(self, instance: Instance) -> None:
         state = instance.state if instance.state in _STATES else "running"
         reason = {"stopping": instance.why_stopping, "running": instance.note}.get(state, "")
