@@ -247,3 +247,18 @@ def test_in_a_directory_of_curators_another_dialect_is_not_spoken(
         zk.lock(path, dialect="curator-lock", timeout=5),
     ):
         pass
+
+
+def test_members_of_a_group_see_each_other(both: tuple[sync.Zk, Curator]) -> None:
+    zk, curator = both
+    group = zk.group("/curator/group")
+    curator.tell("join theirs /curator/group a")
+    with group.join("b", name="ours") as membership:
+        wait_until(lambda: set(group.members()) == {"ours", "theirs"})
+        wait_until(lambda: curator.tell("members theirs") == "{ours=b, theirs=a}")
+        assert group.members()["theirs"].data == b"a"
+        membership.update("c")
+        wait_until(lambda: curator.tell("members theirs") == "{ours=c, theirs=a}")
+    wait_until(lambda: curator.tell("members theirs") == "{theirs=a}")
+    curator.tell("quit theirs")
+    wait_until(lambda: group.members() == {})

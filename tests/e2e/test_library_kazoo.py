@@ -240,3 +240,29 @@ def test_in_a_directory_of_kazoos_another_dialect_is_not_spoken(hosts: str) -> N
             ):
                 pass
         wait_until(lambda: zk.children(path) == [theirs])
+
+
+def test_members_of_a_group_and_of_kazoos_party_see_each_other(hosts: str) -> None:
+    with both(hosts) as (zk, kazoo):
+        group, party = zk.group("/interop/party"), kazoo.Party("/interop/party", "theirs")
+        party.join()
+        with group.join("ours") as membership:
+            assert sorted(party) == ["ours", "theirs"]
+            assert len(party) == 2
+            assert sorted(each.data for each in group.members().values()) == [b"ours", b"theirs"]
+            membership.update("newer")
+            membership.settled(5)
+            assert sorted(party) == ["newer", "theirs"]
+        wait_until(lambda: list(party) == ["theirs"])
+        party.leave()
+        assert group.members() == {}
+
+
+def test_kazoos_party_passes_over_a_member_whose_name_is_not_of_its_kind(hosts: str) -> None:
+    with both(hosts) as (zk, kazoo):
+        party = kazoo.Party("/interop/names", "theirs")
+        group = zk.group("/interop/names")
+        with group.join("a", name="web-1"):
+            assert list(party) == []
+            with group.join("b", name="web-2__party__"):
+                assert list(party) == ["b"]

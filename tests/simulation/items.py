@@ -33,6 +33,7 @@ class QueueTrial(Trial):
     """
 
     name = "queue"
+    seeds = 180
     faults_for = 10.0
 
     def __init__(
@@ -152,6 +153,7 @@ class CounterTrial(Trial):
     """The number is that of the acknowledged additions, and of those of which it is not known."""
 
     name = "counter"
+    seeds = 180
     faults_for = 10.0
 
     def __init__(
@@ -198,6 +200,7 @@ class ValueTrial(Trial):
     """Each version is one change's, a refused change is seen by nobody, followers go forward."""
 
     name = "value"
+    seeds = 180
     faults_for = 10.0
 
     def __init__(

@@ -31,6 +31,7 @@ class LockTrial(_Trial):
     """One holder at a time, with tokens that rise."""
 
     name = "lock"
+    seeds = 180
 
     def __init__(
         self, seed: int, *, kinds: Sequence[str] = (), faults: Sequence[Fault] | None = None
@@ -86,6 +87,7 @@ class RwLockTrial(_Trial):
     """Readers together, a writer alone, nobody overtakes, both go on."""
 
     name = "rwlock"
+    seeds = 140
 
     def __init__(
         self, seed: int, *, kinds: Sequence[str] = (), faults: Sequence[Fault] | None = None
@@ -161,6 +163,7 @@ class SemaphoreTrial(_Trial):
     """
 
     name = "semaphore"
+    seeds = 60
     calm = 16.0  # in which many stay long: who is forgotten then waits long
 
     def __init__(

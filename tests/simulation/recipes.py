@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
 from tests.simulation.reports import explain, extra, timeline_of
 
 from incumbent import aio
@@ -30,7 +32,14 @@ from incumbent.testing.faults import ALL_KINDS, Fault, draw, inflict
 from incumbent.testing.timeline import Timeline
 from incumbent.testing.world import Host, Process, World
 
-__all__ = ["SESSION", "Belief", "Trial"]
+__all__ = ["FIRST", "SESSION", "SOAK", "Belief", "Trial", "cases"]
+
+FIRST = int(os.environ.get("FIRST", "0"))
+SEEDS = os.environ.get("SEEDS")
+
+SOAK = 6_600
+"""Seeds of each recipe in `make soak`: with a part of them on an ensemble, the election and `once`
+some 100,000 in all."""
 
 SESSION = 4.0
 """Seconds: the session timeout of every client."""
@@ -70,17 +79,28 @@ class _Store(MemoryStore):
             self._tell(transaction)
 
 
+def cases(trials: Sequence[type[Trial]], share: int = 1) -> list[Any]:
+    """Parameters `trial` and `seed` of a test; of so many seeds one in `share`."""
+    return [
+        pytest.param(trial, seed, id=f"{trial.name}-{seed}")
+        for trial in trials
+        for seed in range(FIRST, FIRST + int(SEEDS or trial.seeds) // share)
+    ]
+
+
 class Trial:
     """One seed of one recipe. `faults` takes the place of what the seed draws.
 
     name     of the recipe, for reports
     names    the hosts that use it
     root     below it all its znodes are
+    seeds    how many are run for each change, where SEEDS doesn't say: about ten seconds' worth
     """
 
     name = "recipe"
     names: Sequence[str] = ("n1", "n2", "n3")
     root = "/app"
+    seeds = 100
     faults_for = 20.0  # seconds
     look_every = 0.02  # seconds
     progress_within = 30.0  # seconds from healing, or from the last progress, to the next

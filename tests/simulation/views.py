@@ -50,6 +50,7 @@ class CacheTrial(Trial):
     """Everybody writes, and has the tree in a cache."""
 
     name = "cache"
+    seeds = 110
     faults_for = 8.0
     tree_path = "/app/tree"
 
@@ -169,6 +170,7 @@ class GroupTrial(Trial):
     """Everybody is a member now and then, and says something new now and then."""
 
     name = "group"
+    seeds = 60
     faults_for = 8.0
 
     def __init__(
@@ -240,6 +242,7 @@ class ObserverTrial(Trial):
     """Everybody stands, leads, says how it goes, abdicates; and everybody looks on."""
 
     name = "observer"
+    seeds = 130
     faults_for = 8.0
 
     def __init__(

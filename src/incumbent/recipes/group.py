@@ -28,6 +28,8 @@ from incumbent.wire.paths import problem
 
 __all__ = ["Group", "Member", "Roster", "Rosters"]
 
+_PARTY = "__party__"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
@@ -70,14 +72,15 @@ class Group:
     ) -> AsyncIterator[Membership]:
         """Be a member while the block lasts, through lost sessions and deletions by hand.
 
-        name     the member's, one znode's; default a new random one. Another session's of the
+        name     the member's, one znode's; default a new random one, such as kazoo's Party looks
+                 for: it sees members whose names have `__party__` in them. Another session's of the
                  same name (a former life's, until it has expired) is waited for
         timeout  seconds to wait at most, then `NameTaken`, or `NotSent` if there was no connection
 
         Leaving waits for nothing: the deletion is a duty of the session. Raises what the server
         refused; `RuntimeError` if this client is that member already.
         """
-        path = join(self.path, self._nonce() if name is None else name)
+        path = join(self.path, f"{self._nonce()}{_PARTY}" if name is None else name)
         if wrong := problem(path):
             raise ValueError(f"name={name!r}: {wrong}")
         former = self._ledger.standing.get(path)

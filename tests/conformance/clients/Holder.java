@@ -2,6 +2,7 @@ import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.util.HashMap;
 import java.util.Map;
+import java.util.TreeMap;
 import java.util.concurrent.TimeUnit;
 import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.CuratorFrameworkFactory;
@@ -9,12 +10,15 @@ import org.apache.curator.framework.recipes.leader.LeaderLatch;
 import org.apache.curator.framework.recipes.locks.InterProcessMutex;
 import org.apache.curator.framework.recipes.locks.InterProcessReadWriteLock;
 import org.apache.curator.framework.recipes.locks.Revoker;
+import org.apache.curator.framework.recipes.nodes.GroupMember;
 import org.apache.curator.retry.RetryNTimes;
 
 /** Curator's locks, told what to do a line at a time; it answers each with one line. */
 public class Holder {
     static final Map<String, InterProcessMutex> locks = new HashMap<>();
     static final Map<String, LeaderLatch> latches = new HashMap<>();
+
+    static final Map<String, GroupMember> members = new HashMap<>();
 
     static synchronized void say(String line) {
         System.out.println(line);
@@ -57,6 +61,17 @@ public class Holder {
                 return "stands";
             case "leads":
                 return "" + latches.get(name).await(Long.parseLong(words[2]), TimeUnit.MILLISECONDS);
+            case "join":
+                members.put(name, new GroupMember(client, words[2], name, words[3].getBytes()));
+                members.get(name).start();
+                return "joins";
+            case "members":
+                Map<String, String> seen = new TreeMap<>();
+                members.get(name).getCurrentMembers().forEach((who, data) -> seen.put(who, new String(data)));
+                return "" + seen;
+            case "quit":
+                members.get(name).close();
+                return "quit";
             case "ping":
                 return "pong";
             case "leader":
