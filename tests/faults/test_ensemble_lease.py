@@ -45,7 +45,8 @@ async def watched(observer: Client, path: str) -> AsyncIterator[asyncio.Future[f
         if event.type is EventType.DELETED and not gone_at.done():
             gone_at.set_result(observer.clock.boottime())
 
-    assert await observer.exists(path, watcher=gone)
+    if not await observer.exists(path, watcher=gone):
+        gone_at.set_result(observer.clock.boottime())
     yield gone_at
 
 
@@ -104,8 +105,9 @@ async def _struck(
             writer = asyncio.create_task(write_now_and_then(holder, "/written", rng))
             late, spare, lease = math.inf, 0.0, holder.lease
             with holder.beat(path):
-                with suppress(TimeoutError):  # if its session ended before
-                    late = await asyncio.wait_for(struck, 10)
+                if not gone_at.done():
+                    with suppress(TimeoutError):  # if its session ended before
+                        late = await asyncio.wait_for(struck, 10)
                 if late < math.inf:  # what was answered before the signal may be read after it
                     spare = await asyncio.wait_for(gone_at, 30) - lease.valid_until
             writer.cancel()
