@@ -7,12 +7,9 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.apache import ApacheServer
-from tests.e2e.library_server import ServerProcess
 from tests.waiting import wait_until
 
 import incumbent
@@ -82,28 +79,16 @@ def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module", params=["ours", "apache"])
-def both(
-    request: pytest.FixtureRequest, classes: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[sync.Zk, Curator]]:
-    with served(request, tmp_path_factory) as hosts:
-        curator = Curator(classes, hosts)
-        try:
-            with incumbent.connect(hosts, session_timeout=10.0) as zk:
-                yield zk, curator
-        finally:
-            curator.stop()
-
-
-@contextmanager
-def served(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[str]:
-    if request.param == "apache":
-        apache: ApacheServer = request.getfixturevalue("apache")
-        yield apache.hosts
-    else:
-        with ServerProcess(tmp_path_factory.mktemp("server")) as server:
-            yield server.hosts
+def both(request: pytest.FixtureRequest, classes: Path) -> Iterator[tuple[sync.Zk, Curator]]:
+    """Both servers are left the same behind: later tests compare their roots."""
+    hosts: str = request.getfixturevalue(request.param).hosts
+    curator = Curator(classes, hosts)
+    try:
+        with incumbent.connect(hosts, session_timeout=10.0) as zk:
+            zk.ensure("/curator")
+            yield zk, curator
+    finally:
+        curator.stop()
 
 
 def stand(zk: sync.Zk, path: str, number: int) -> None:

@@ -135,9 +135,13 @@ def zkcli(hosts: str, session: str) -> str:
 
 
 def spoken(output: str) -> list[str]:
-    """What it printed, events last: these come when they come, between any two lines."""
+    """What it printed, events last: these come when they come, between any two lines.
+
+    The one of its own end is printed if there is time left for it.
+    """
     lines = [_timeless(line) for line in output.splitlines() if line.strip(" :") not in _NOISE]
     lines = [line for line in lines if not line.startswith(("Connecting to ", "log4j:", "SLF4J"))]
+    lines = [line for line in lines if not line.startswith("WatchedEvent state:Closed ")]
     events = [line for line in lines if line.startswith("WatchedEvent")]
     return [line for line in lines if line not in events] + events
 
