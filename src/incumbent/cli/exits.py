@@ -43,6 +43,7 @@ __all__ = [
     "failed",
     "interrupted",
     "say",
+    "tell",
 ]
 
 DONE, NO, USAGE, UNREACHABLE, TIMED_OUT = range(5)
@@ -111,6 +112,13 @@ def say(text: str) -> None:
     """For people, on stderr. Nobody may be reading any more: that stops nothing."""
     with suppress(OSError):
         os.write(2, f"incumbent: {text}\n".encode())
+
+
+def tell(text: str) -> None:
+    """A success that has nothing for stdout: to somebody who watches, on stderr; not to a script."""
+    with suppress(OSError):
+        if os.isatty(2):
+            say(text)
 
 
 def interrupted() -> int:

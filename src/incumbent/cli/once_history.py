@@ -12,7 +12,7 @@ from contextlib import suppress
 from incumbent.agent.once import clock_time
 from incumbent.agent.runs import Run, read_runs
 from incumbent.cli.cluster import connected
-from incumbent.cli.exits import DONE, No, failed, say
+from incumbent.cli.exits import DONE, No, failed, say, tell
 from incumbent.cli.show import age, plain
 from incumbent.client import Client
 from incumbent.errors import BadVersion, IncumbentError, NoNode, NotEmpty
@@ -43,6 +43,7 @@ async def _ask(settings: Settings, key: str, is_json: bool, forget: bool) -> int
             raise No(f"nothing is known of {key}; {keys}") from None
         if forget:
             await _forget(client, key, record, stat.version)
+            tell(f"the runs of {key} are forgotten: it is run again when its time comes")
             return DONE
     runs = read_runs(data, record)
     if is_json:

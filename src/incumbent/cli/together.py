@@ -15,7 +15,7 @@ import typer
 
 from incumbent.aio import Zk
 from incumbent.cli import znode
-from incumbent.cli.exits import DONE, No, TimedOut, Usage, say
+from incumbent.cli.exits import DONE, No, TimedOut, Usage, say, tell
 from incumbent.cli.options import AsOutput, Hosts, Output, Root
 from incumbent.cli.zk_session import chosen, do_there, read_data
 from incumbent.errors import BrokenBarrier, ItemUnknown
@@ -62,8 +62,10 @@ def put(
     items = _lines() if lines else iter([read_data(data)])
 
     async def work(zk: Zk, path: str) -> int:
-        for item in items:
+        count = 0
+        for count, item in enumerate(items, 1):  # noqa: B007
             await zk.queue(path).put(item, priority=priority)
+        tell(f"{count} item{'' if count == 1 else 's'} put into {path}")
         return DONE
 
     _at("queues", name, zookeeper, root, work)
@@ -150,7 +152,9 @@ def up(name: Name, zookeeper: Hosts = None, root: Root = None) -> None:
     """
 
     async def work(zk: Zk, path: str) -> int:
-        if not await zk.barrier(path).create():
+        if await zk.barrier(path).create():
+            tell(f"{path} is up: `incumbent barrier down {name}` lets those go on who wait at it")
+        else:
             say(f"{path} was up already")
         return DONE
 
@@ -162,7 +166,9 @@ def down(name: Name, zookeeper: Hosts = None, root: Root = None) -> None:
     """Take a barrier down: all who wait at it go on."""
 
     async def work(zk: Zk, path: str) -> int:
-        if not await zk.barrier(path).remove():
+        if await zk.barrier(path).remove():
+            tell(f"{path} is down: those who waited at it go on")
+        else:
             say(f"{path} was down already")
         return DONE
 

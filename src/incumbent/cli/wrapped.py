@@ -101,6 +101,11 @@ def settings_of(options: argparse.Namespace) -> Settings:
 def _program_problem(command: Sequence[str]) -> str:
     """Why COMMAND cannot be started here, "" if nothing is known of that."""
     if command and shutil.which(command[0]) is None:
+        if "/" in command[0] and Path(command[0]).is_dir():
+            inside = f"{command[0].rstrip('/')}/PROGRAM"
+            return f"{command[0]} is a directory: name the program in it, as in {inside}"
+        if "/" in command[0] and Path(command[0]).exists():
+            return f"{command[0]} cannot be executed: `chmod +x {command[0]}`, or name what runs it"
         where = "here" if "/" in command[0] else f"in PATH ({os.environ.get('PATH', '')})"
         return f"{command[0]}: there is no such program {where}"
     return ""
