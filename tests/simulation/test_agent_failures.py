@@ -14,7 +14,7 @@ from incumbent.guardian.messages import Start
 from incumbent.testing.processes import Program
 
 FIRST = int(os.environ.get("FIRST", "1"))
-SEEDS = int(os.environ.get("SEEDS", "30"))
+SEEDS = int(os.environ.get("SEEDS", "20"))
 
 
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + SEEDS))
