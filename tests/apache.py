@@ -28,6 +28,8 @@ __all__ = ["ApacheEnsemble", "ApacheServer", "apache_missing", "four_letters", "
 
 _JARS = Path("/usr/share/java")
 _NEEDED = tuple(_JARS / name for name in ("zookeeper.jar", "slf4j-log4j12.jar", "log4j-1.2.jar"))
+_FOR_TLS = tuple(_JARS / f"netty-{name}.jar" for name in ("codec", "resolver"))
+"""Debian's package lacks them in its own class path."""
 _JVM = (
     "-Xms32m",
     "-Xmx256m",
@@ -161,7 +163,7 @@ class ApacheServer:
         assert not self.is_running, "the server is running already"
         config = self._write_files()
         command = ["java", *_JVM, *self._java_properties()]
-        command += ["-cp", ":".join(map(str, _NEEDED))]
+        command += ["-cp", ":".join(map(str, (*_NEEDED, *_FOR_TLS)))]
         command += ["org.apache.zookeeper.server.quorum.QuorumPeerMain", str(config)]
         with (self.directory / "out.log").open("ab") as out:
             self._process = subprocess.Popen(

@@ -36,6 +36,7 @@ FILES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("exam
 COMMANDS = (
     *(
         "up",
+        "init",
         "agent",
         "apply",
         "remove",

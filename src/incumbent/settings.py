@@ -26,7 +26,7 @@ from incumbent.runtime_file import Runtime
 from incumbent.toml_file import did_you_mean, kind, parse_toml
 from incumbent.wire import paths
 
-__all__ = ["KEYS", "Settings", "agent_data", "name_problem", "resolve"]
+__all__ = ["KEYS", "Settings", "agent_data", "config_folder", "name_problem", "resolve"]
 
 _SYSTEM = Path("/etc/incumbent/agent.toml")
 _DEFAULT_ROOT = "/incumbent"
@@ -142,6 +142,11 @@ def agent_data(environ: Mapping[str, str], uid: int, *, up: Path | None = None) 
         return Path("/var/lib/incumbent")
     state = environ.get("XDG_STATE_HOME")
     return (Path(state) if state else _home(environ) / ".local" / "state") / "incumbent"
+
+
+def config_folder(environ: Mapping[str, str], uid: int) -> Path:
+    """Where this user's settings are: `/etc/incumbent` for root."""
+    return _SYSTEM.parent if uid == 0 else _config_home(environ) / "incumbent"
 
 
 def name_problem(name: str) -> str | None:

@@ -91,6 +91,7 @@ class Node:
         nodes = self._nodes
         command = [*INCUMBENT, "agent", "--zookeeper", nodes.hosts, "--node", self.name]
         command += ["--data", self.data, "--tick", "0", "--session-timeout", f"{nodes.session:g}"]
+        command += [] if "--auth" in self._options else ["--insecure"]  # its tree is open
         return nodes.terminals.start(f"{self.name}-{self._lives}", [*command, *self._options])
 
     @property

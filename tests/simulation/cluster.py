@@ -20,9 +20,10 @@ from incumbent.agent.agent import Agent, AgentSettings
 from incumbent.agent.link import GuardianLink
 from incumbent.agent.tree import Tree
 from incumbent.client import Client, Passport
+from incumbent.credentials import Credentials
 from incumbent.errors import IncumbentError, NodeExists, NoNode, NotEmpty
 from incumbent.guardian.messages import Start
-from incumbent.server import MemoryStore, Server
+from incumbent.server import MemoryStore, Policy, Server
 from incumbent.spec import Spec, encode
 from incumbent.testing.auditor import Expectations, audit
 from incumbent.testing.ensemble import Ensemble
@@ -87,6 +88,7 @@ class Node:
                 "session_timeout": SESSION,
                 "tick": self.cluster.tick,
                 "containments": [self.cluster.containment],
+                "credentials": self.cluster.credentials.to_json(),
             },
         )
         process = self.guardian.start()
@@ -135,6 +137,10 @@ class Cluster:
     With `ensemble`, three servers stand in the place of one. `faults` takes the place of what the
     seed draws.
     """
+
+    policy: Policy | None = None
+    credentials = Credentials(insecure=True)
+    """Of the agents: their tree is open."""
 
     def __init__(
         self,
@@ -212,7 +218,7 @@ class Cluster:
     # -- what runs on the hosts
 
     async def serve(self, host: Host) -> None:
-        server = Server(self.store, clock=host.clock, tick=0.5, rng=host.rng)
+        server = Server(self.store, clock=host.clock, tick=0.5, rng=host.rng, policy=self.policy)
         await server.start("0.0.0.0", 2181)
         await server.wait()
 
@@ -227,9 +233,7 @@ class Cluster:
 
     async def apply(self) -> None:
         """What `incumbent apply` does, by an operator on the server's host."""
-        ops = self.world.host("ops")
-        client = Client(self.hosts, clock=ops.clock, rng=ops.rng, log=self.say)
-        await client.connect(timeout=30.0)
+        client = await self.operator()
         wanted = list(self.tree.skeleton())
         for number in range(self.seats):
             name = f"c{number}"
@@ -242,6 +246,13 @@ class Cluster:
             except NodeExists:
                 continue
         await client.close()
+
+    async def operator(self) -> Client:
+        """Connected."""
+        ops = self.world.host("ops")
+        client = Client(self.hosts, clock=ops.clock, rng=ops.rng, log=self.say)
+        await client.connect(timeout=30.0)
+        return client
 
     # -- more faults
 

@@ -16,7 +16,7 @@ Rule of this file: nothing is done for an order before it is taken, and nothing 
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
@@ -116,7 +116,10 @@ class Orders:
         seat: str,
         ring: Callable[[], None],
         say: Callable[[str], None],
+        distrust: Callable[[str], Awaitable[str]],
     ) -> None:
+        """`distrust`: why the znode at a path is no order for us, "" if it is."""
+        self._distrust = distrust
         self._client = client
         self._session = session_key(client.session_id)
         self._tree = tree
@@ -204,12 +207,15 @@ class Orders:
         path = f"{self._tree.commands(self._component)}/{name}"
         try:
             data, stat = await patient(lambda: self._client.get(path))
-            return _order(path, data, stat)
+            order = _order(path, data, stat)
+            if not (why := await self._distrust(path)):
+                return order
+            self._say(f"{path} is passed over: {why}")
         except NoNode:
-            return None
+            pass
         except (Refused, UnreadableZnode) as error:
             self._say(f"{path} is passed over: {error}")
-            return None
+        return None
 
     async def _write(self, place: Place, order: Order, epoch: int, outcome: str) -> bool:
         """Say what becomes of it at our seat. False: somebody else wrote, or it may be unwritten."""

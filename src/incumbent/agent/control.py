@@ -45,6 +45,7 @@ def answer(agent: Agent, question: dict[str, Any]) -> dict[str, Any]:
     return {
         "node": agent.settings.node,
         "zookeeper": agent.settings.hosts,
+        "in_the_way": term.admission.why if term is not None else "",
         "session": f"{client.session_id:#x}" if client is not None else "",
         "connection": client.state.name if client is not None else "CONNECTING",
         "time_to_fence": lease,

@@ -292,7 +292,14 @@ class Seat:
         """Hold the seat until it is to be given up; then the candidate is gone too."""
         self.word.is_leading, self._candidate_gone = True, False
         self._listing = [each.name for each in place.listing]
-        orders = Orders(self._client, self._tree, self.name, self.bell.ring, self._term.say)
+        orders = Orders(
+            self._client,
+            self._tree,
+            self.name,
+            self.bell.ring,
+            self._term.say,
+            self._term.admission.distrust_order,
+        )
         watches: list[asyncio.Future[None]] = [
             asyncio.ensure_future(each) for each in (self._watch_candidates(place), orders.follow())
         ]

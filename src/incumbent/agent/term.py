@@ -11,6 +11,9 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from incumbent.agent.admission import Admission, shown_ids
 from incumbent.agent.instance import Instance
 from incumbent.agent.planner import Planner
 from incumbent.agent.seat import Seat
@@ -27,11 +30,12 @@ from incumbent.agent.tree import (
     split_seat,
     write,
 )
-from incumbent.agent.view import Change, ComponentView, View, patient, take_outcome
+from incumbent.agent.view import CLOSED_RETRY, Change, ComponentView, View, patient, take_outcome
 from incumbent.client import Client, State
 from incumbent.errors import (
     FateUnknown,
     IncumbentError,
+    NoAuth,
     NodeExists,
     NoNode,
     NotSent,
@@ -98,7 +102,10 @@ class Term:
         self._jitter = agent.rng.random()
         self._is_return = agent.is_back
         self.bell = agent.custody.bell
-        self.view = View(client, self.tree, self.bell, self.say)
+        self.admission = Admission(
+            client, self.tree, agent.settings.credentials, agent.custody.draining, self.say
+        )
+        self.view = View(client, self.tree, self.bell, self.say, self.admission.distrust)
         self.seats: dict[str, Seat] = {}
         self._ledger = Ledger(client, log=self.say)
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -107,7 +114,13 @@ class Term:
 
     async def run(self) -> None:
         """Until drained; SessionExpired or SessionClosed end it from within."""
-        await self._make_skeleton()
+        if not await self.admission.admitted():
+            return
+        if not self.admission.is_strict:
+            await self._make_skeleton()
+        credentials = self._agent.settings.credentials
+        shows = await shown_ids(self.client, credentials)
+        self.facts = msgspec.structs.replace(self.facts, shows=shows)
         beat = self.tree.session(self.client.session_id)
         await self._own_ephemeral(beat, b"")
         with self.client.beat(beat):
@@ -115,6 +128,7 @@ class Term:
             try:
                 async with asyncio.TaskGroup() as group:
                     group.create_task(self._keep_beat(beat))
+                    group.create_task(self.admission.follow())
                     await self.view.follow(group)
                     group.create_task(self._planner.run())
                     group.create_task(self._spread_rings())
@@ -291,13 +305,18 @@ class Term:
         for (path, data), future in zip(self.tree.skeleton(), flight, strict=True):
             try:
                 await future
-            except (NodeExists, NoNode):  # its parent is gone again: whoever needs it will see
+            except (
+                NodeExists,
+                NoNode,
+                NoAuth,
+            ):  # its parent is gone again: whoever needs it will see
                 continue
             except (NotSent, FateUnknown):
                 await self._create(path, data)
 
     async def _create(self, path: str, data: bytes, flags: int = 0) -> None:
         """An idempotent create: repeated until it is there."""
+        told = False
         while True:
             try:
                 await self.client.submit(Create(path, data, flags=flags))
@@ -307,6 +326,12 @@ class Term:
             except NoNode:
                 await asyncio.sleep(0.05)
                 await self._make_skeleton()
+            except NoAuth as error:
+                shown = self._agent.settings.credentials.shown
+                if not told:
+                    told = True
+                    self.say(f"nothing runs here: {error}, to {shown}; see the setting `auth`")
+                await asyncio.sleep(CLOSED_RETRY)
             except (NotSent, FateUnknown):
                 await asyncio.sleep(0.05)
 

@@ -14,6 +14,7 @@ import msgspec
 from incumbent.errors import IncumbentError
 
 __all__ = [
+    "Access",
     "Breadcrumb",
     "Candidate",
     "Command",
@@ -63,6 +64,16 @@ class Control(msgspec.Struct, frozen=True, kw_only=True):
     paused: bool = False
 
 
+class Access(msgspec.Struct, frozen=True, kw_only=True):
+    """/access: who may do what below the root (see `access`). Ids are SCHEME:ID, as ACLs have
+    them. `readable`: everybody may read."""
+
+    v: int = 1
+    operators: list[str]
+    agents: list[str]
+    readable: bool = False
+
+
 class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     """/nodes/<node>, ephemeral: what does not change while the node's session lives."""
 
@@ -78,6 +89,8 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     """How many sessions it has lost within an hour."""
     aside_until: float = 0.0
     """Wall time until which it stands for nothing, for that, while others can."""
+    shows: list[str] = []
+    """Its ids, SCHEME:ID, as an ACL would have them."""
 
 
 class Desired(msgspec.Struct, frozen=True, kw_only=True):
@@ -274,6 +287,10 @@ class Tree:
     @property
     def control(self) -> str:
         return f"{self.root}/control"
+
+    @property
+    def access(self) -> str:
+        return f"{self.root}/access"
 
     @property
     def sessions(self) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -23,7 +24,7 @@ from incumbent.agent.tree import (
     read,
 )
 from incumbent.client import Client
-from incumbent.errors import FateUnknown, NoNode, NotSent, SpecError
+from incumbent.errors import FateUnknown, NoAuth, NoNode, NotSent, SpecError
 from incumbent.spec import Spec, decode, program
 from incumbent.wire import Stat, WatchEvent
 
@@ -38,6 +39,9 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+
+CLOSED_RETRY = 2.0
+"""Seconds between two looks at what is closed to us, or open to everybody: ACLs have no watches."""
 
 
 async def patient(read_: Callable[[], Awaitable[T]]) -> T:
@@ -70,9 +74,16 @@ class Change:
 
 
 async def follow_data(
-    client: Client, path: str, see: Callable[[bytes | None, Stat | None], None]
+    client: Client,
+    path: str,
+    see: Callable[[bytes | None, Stat | None], None],
+    say: Callable[[str], None] = lambda _line: None,
 ) -> None:
-    """Call `see` with a znode's data now and after each change, (None, None) while it is missing."""
+    """Call `see` with a znode's data now and after each change, (None, None) while it is missing.
+
+    One that is closed to us is looked at again and again; what was seen of it before holds.
+    """
+    told = False
     while True:
         change = Change()
         try:
@@ -82,13 +93,23 @@ async def follow_data(
             if await patient(lambda c=change: client.exists(path, watcher=c)) is not None:  # type: ignore[misc]
                 continue
             see(None, None)
+        except NoAuth as error:
+            if not told:
+                told = True
+                say(f"{error}; looking again every {CLOSED_RETRY:g} s")
+            await asyncio.sleep(CLOSED_RETRY)
+            continue
         await change.seen()
 
 
 async def follow_children(
-    client: Client, path: str, see: Callable[[list[str]], Awaitable[None]]
+    client: Client,
+    path: str,
+    see: Callable[[list[str]], Awaitable[None]],
+    say: Callable[[str], None] = lambda _line: None,
 ) -> None:
     """The same for a znode's children; a missing znode has none."""
+    told = False
     while True:
         change = Change()
         try:
@@ -97,6 +118,12 @@ async def follow_children(
             if await patient(lambda c=change: client.exists(path, watcher=c)) is not None:  # type: ignore[misc]
                 continue
             names = []
+        except NoAuth as error:
+            if not told:
+                told = True
+                say(f"{error}; looking again every {CLOSED_RETRY:g} s")
+            await asyncio.sleep(CLOSED_RETRY)
+            continue
         await see(names)
         await change.seen()
 
@@ -122,7 +149,16 @@ class ComponentView:
 class View:
     """Control, nodes, plan and components. Every change rings the bell."""
 
-    def __init__(self, client: Client, tree: Tree, bell: Bell, say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        client: Client,
+        tree: Tree,
+        bell: Bell,
+        say: Callable[[str], None],
+        distrust: Callable[[str], Awaitable[str]],
+    ) -> None:
+        """`distrust`: why a component's znodes are no orders for us, "" if they are."""
+        self._distrust = distrust
         self._client = client
         self._tree = tree
         self._bell = bell
@@ -163,14 +199,14 @@ class View:
             self.control_version = stat.version if stat is not None else -1
             self._seen(ready)
 
-        await follow_data(self._client, self._tree.control, see)
+        await follow_data(self._client, self._tree.control, see, self._say)
 
     async def _follow_plan(self, ready: asyncio.Future[None]) -> None:
         def see(data: bytes | None, stat: Stat | None) -> None:
             self.plan = self._read(Plan, data, self._tree.plan, Plan()) if data else Plan()
             self._seen(ready)
 
-        await follow_data(self._client, self._tree.plan, see)
+        await follow_data(self._client, self._tree.plan, see, self._say)
 
     async def _follow_nodes(self, ready: asyncio.Future[None]) -> None:
         async def see(names: list[str]) -> None:
@@ -184,7 +220,7 @@ class View:
             self.nodes = found
             self._seen(ready)
 
-        await follow_children(self._client, self._tree.nodes, see)
+        await follow_children(self._client, self._tree.nodes, see, self._say)
 
     async def _follow_components(self, ready: asyncio.Future[None]) -> None:
         async def see(names: list[str]) -> None:
@@ -210,24 +246,53 @@ class View:
                 await each
             self._seen(ready)
 
-        await follow_children(self._client, self._tree.components, see)
+        await follow_children(self._client, self._tree.components, see, self._say)
 
     async def _follow_spec(self, view: ComponentView, ready: asyncio.Future[None]) -> None:
+        """While its znodes are no orders for us (`distrust`), it is one that cannot be read."""
         path = self._tree.component(view.name)
+        seen: list[tuple[bytes | None, Stat | None]] = []
 
         def see(data: bytes | None, stat: Stat | None) -> None:
-            view.spec, view.problem, view.is_removed = None, "it was removed", True
-            if data and stat is not None:  # no data: a tombstone, which keeps its seats' epochs
-                view.is_removed = False
-                try:
-                    view.spec, view.problem = decode(data, path), ""
-                    view.program = program(view.spec)
-                except SpecError as error:
-                    view.problem = str(error)
-                    self._say(view.problem)
-            self._seen(ready)
+            seen.append((data, stat))
+            changed.set()
 
-        await follow_data(self._client, path, see)
+        changed = asyncio.Event()
+        assert self._group is not None
+        following = self._group.create_task(follow_data(self._client, path, see, self._say))
+        try:
+            while True:
+                await changed.wait()
+                changed.clear()
+                why = await self._distrust(view.name)
+                self._take_spec(view, path, *seen[-1], why)
+                del seen[:-1]
+                self._seen(ready)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(CLOSED_RETRY if why else None):
+                        await changed.wait()
+                changed.set()
+        finally:
+            following.cancel()
+
+    def _take_spec(
+        self, view: ComponentView, path: str, data: bytes | None, stat: Stat | None, why: str
+    ) -> None:
+        before = view.problem
+        view.spec, view.problem, view.is_removed = None, "it was removed", True
+        if not data or stat is None:  # a tombstone, which keeps its seats' epochs
+            return
+        view.is_removed = False
+        try:
+            spec = decode(data, path)
+        except SpecError as error:
+            why = why or str(error)
+        if why:
+            view.problem = why
+            if why != before:
+                self._say(why)
+        else:
+            view.spec, view.problem, view.program = spec, "", program(spec)
 
     async def _follow_desired(self, view: ComponentView, ready: asyncio.Future[None]) -> None:
         path = self._tree.desired(view.name)
@@ -238,7 +303,7 @@ class View:
             view.desired_version = stat.version if stat is not None else -1
             self._seen(ready)
 
-        await follow_data(self._client, path, see)
+        await follow_data(self._client, path, see, self._say)
 
     async def _follow_failures(self, view: ComponentView, ready: asyncio.Future[None]) -> None:
         """What cannot be read keeps nothing from anything, and is written anew."""

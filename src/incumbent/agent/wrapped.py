@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping
 from pathlib import PurePath
 from typing import Any
 
+from incumbent.agent.admission import dress
 from incumbent.agent.custody import Custody, Processes
 from incumbent.agent.deadline_file import DeadlineFile
 from incumbent.agent.ending import Ended, Ending, ending
@@ -30,6 +31,7 @@ from incumbent.agent.exit_codes import LATE
 from incumbent.agent.instance import Instance
 from incumbent.agent.link import GuardianLink
 from incumbent.agent.patience import IN_TIME, Late, Patience, Stopped
+from incumbent.agent.tree import Tree
 from incumbent.agent.wrapped_settings import WrappedSettings, fitting
 from incumbent.client import Client, State
 from incumbent.clock import Clock
@@ -150,6 +152,8 @@ class Wrapped:
             client = self._new_client()
             try:
                 await client.connect(patience)
+                if self._settings.path.startswith(f"{self._settings.root}/"):
+                    await dress(client, Tree(self._settings.root))
                 return client
             except ConnectTimeout as error:
                 self._say(f"{error}. Still trying")

@@ -77,6 +77,8 @@ class WrappedSettings:
     """Others may share the lock."""
     limit: int = 0
     """So many may have it at a time; 0: it is a lock."""
+    root: str = ""
+    """Of the supervisor's tree: what is made below it gets its ACLs."""
     credentials: Credentials = field(default_factory=Credentials)
     once: OnceSettings = field(default_factory=lambda: OnceSettings(key="", record=""))
     work: WorkSettings = field(default_factory=WorkSettings)

@@ -136,7 +136,8 @@ def _parser() -> Parser:
         "--insecure",
         action="store_const",
         const=True,
-        help="show a digest, which is the password itself, in clear text to another machine",
+        help="take orders even from a tree that anybody may write, and show a digest's password in "
+        "clear text to another machine",
     )
     parser.add_argument(
         "--parent-death",

@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from incumbent.agent.admission import dress
 from incumbent.agent.tree import (
     Breadcrumb,
     Control,
@@ -28,11 +29,20 @@ from incumbent.agent.tree import (
 )
 from incumbent.cli.srvr import refuse_clear_text
 from incumbent.client import Client
+from incumbent.credentials import Credentials
 from incumbent.errors import NoNode, SpecError
 from incumbent.settings import Settings
 from incumbent.spec import Spec, decode
 
-__all__ = ["Cluster", "ComponentState", "SeatState", "all_breadcrumbs", "connected", "read_cluster"]
+__all__ = [
+    "Cluster",
+    "ComponentState",
+    "SeatState",
+    "all_breadcrumbs",
+    "connected",
+    "dress",
+    "read_cluster",
+]
 
 T = TypeVar("T")
 
@@ -90,11 +100,15 @@ class Cluster:
 
 @asynccontextmanager
 async def connected(
-    settings: Settings, *, timeout: float = CONNECT_TIME, session_timeout: float = SESSION
+    settings: Settings,
+    *,
+    timeout: float = CONNECT_TIME,
+    session_timeout: float = SESSION,
+    credentials: Credentials | None = None,
 ) -> AsyncIterator[Client]:
     """A session for one command. Raises `ConnectTimeout`, `AuthFailed`, `SettingMissing`,
-    `SpecErrors`."""
-    hosts, credentials = settings.hosts(), settings.credentials()
+    `SpecErrors`. `credentials`: in place of those of the settings."""
+    hosts, credentials = settings.hosts(), credentials or settings.credentials()
     refuse_clear_text(hosts, credentials)
     client = Client(
         hosts,
@@ -107,6 +121,7 @@ async def connected(
     )
     await client.connect(timeout)
     try:
+        await dress(client, Tree(settings.root))
         yield client
     finally:
         await client.close()

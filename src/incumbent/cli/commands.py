@@ -24,6 +24,7 @@ from incumbent.cli.dispatch import LASTING, dispatch
 from incumbent.cli.doctor import doctor
 from incumbent.cli.exits import DONE, USAGE, No, Usage, failed, interrupted, say
 from incumbent.cli.explain import node_rows, seat_rows, title
+from incumbent.cli.init import init
 from incumbent.cli.options import AsOutput, Data, Hosts, Output, Root
 from incumbent.cli.screen import print_table
 from incumbent.cli.srvr import times
@@ -128,7 +129,8 @@ def status(
             for line in local.while_unreachable(settings.agent_folders):
                 say(line)
             raise
-        rows = seat_rows(cluster, local.ask_all(settings.agent_folders))
+        local_agents = local.ask_all(settings.agent_folders)
+        rows = seat_rows(cluster, local_agents)
         if name is not None:
             rows = [row for row in rows if name in (row.component, f"{row.component}/{row.seat}")]
             if not rows:
@@ -142,6 +144,9 @@ def status(
             say("there are no components; `incumbent apply FILE` declares some")
         for problem in cluster.problems:
             say(problem)
+        for agent in local_agents:
+            if agent.get("in_the_way"):
+                say(f"{agent['node']} runs nothing: {agent['in_the_way']}")
         if cluster.control.paused:
             say("the cluster is paused: nothing starts")
         return DONE
@@ -254,6 +259,8 @@ def remove(
 
     _run(work())
 
+
+app.command()(init)
 
 for _ordering in (stop, start, restart, signal, move, freeze, unfreeze, retry):
     app.command()(_ordering)

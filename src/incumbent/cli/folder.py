@@ -1,6 +1,7 @@
 """The folder `.incumbent` beside FILE: everything that an `up` keeps.
 
     .incumbent/  lock  runtime.json  server/  server.log  agent/  agent.log
+                 operators.auth  agents.auth
 
 Rule of this file: one `up` at a time, and not before everything of an earlier one has let go.
 What `--fresh` deletes is named here one by one; nothing that we did not make is touched.
@@ -17,6 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from incumbent.agent.home import Home
+from incumbent.cli.files import Files
 from incumbent.errors import IncumbentError
 
 __all__ = ["Folder", "FolderUnusable", "UpRuns"]
@@ -29,6 +31,8 @@ _OURS = (
     "agent",
     "agent.log",
     "agent.log.1",
+    "operators.auth",
+    "agents.auth",
 )
 _LOG_SIZE = 1_000_000
 _PATIENCE = 60.0
@@ -63,6 +67,10 @@ class Folder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = -1
+
+    @property
+    def credentials(self) -> Files:
+        return Files(self.path)
 
     @property
     def server(self) -> Path:

@@ -24,6 +24,7 @@ from incumbent.errors import (
     BadVersion,
     FateUnknown,
     IncumbentError,
+    NoAuth,
     NodeExists,
     NoNode,
     SpecError,
@@ -169,7 +170,7 @@ async def _make_skeleton(client: Client, tree: Tree) -> None:
     for future in flight:
         try:
             await future
-        except NodeExists:
+        except (NodeExists, NoAuth):  # not ours to make: whoever needs it is told
             continue
         except FateUnknown as error:
             lost = error

@@ -19,11 +19,13 @@ from incumbent.agent.tree import Observed, Tree, read, seat_name
 from incumbent.agent.view import follow_data
 from incumbent.cli import local, orders
 from incumbent.cli.children import Kept
+from incumbent.cli.closing import close_tree
 from incumbent.cli.exits import DONE, NO, failed, say
 from incumbent.cli.live import Live
 from incumbent.cli.process import Child
 from incumbent.cli.up import PORT, SESSION, Scene, stop_signals
 from incumbent.client import Client
+from incumbent.credentials import read_auth
 from incumbent.errors import IncumbentError, NoNode, SessionExpired
 from incumbent.runtime_file import Runtime
 from incumbent.wire import Stat
@@ -119,6 +121,7 @@ class _Running:
             session_timeout=SESSION,
             request_timeout=_PATIENCE,
             tick=0.0,
+            auth=read_auth(self.scene.folder.credentials.operators),
             rng=random.SystemRandom(),
             log=lambda _line: None,
         )
@@ -155,6 +158,7 @@ class _Running:
             os.close(self.scene.listens_fd)
 
     async def _declare(self, client: Client) -> None:
+        await close_tree(client, self.tree, self.scene.folder.credentials.access())
         changes = await orders.apply(client, self.tree, self.scene.specs, run=True)
         ours = ", ".join(spec.name for spec in self.scene.specs)
         taken = "" if self.scene.port == PORT else f" (port {PORT} is taken)"
@@ -175,6 +179,7 @@ class _Running:
             node=self.scene.settings.node,
             session_timeout=self.scene.session,
             tick=0.0,
+            auth=self.scene.folder.credentials.operators,
         )
         try:
             written = runtime_file.publish(

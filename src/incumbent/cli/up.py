@@ -164,6 +164,7 @@ class Scene:
         """
         for name in ("server", "agent"):
             self.folder.rotate(name)
+        self.folder.credentials.make()
         is_new = not self.folder.server.exists()
         self.listens_fd, ready_fd = os.pipe()
         after_fd, self.go_fd = os.pipe()
@@ -184,6 +185,7 @@ class Scene:
         argv = module("incumbent.cli", "agent", "--zookeeper", self.hosts)
         argv += ["--node", self.settings.node, "--root", self.settings.root, "--tick", "0"]
         argv += ["--data", str(self.folder.agent), "--session-timeout", f"{self.session:g}"]
+        argv += ["--auth", str(self.folder.credentials.agents)]
         argv += ["--parent-death", str(os.getpid())]
         argv += ["--stop-order", ",".join(spec.name for spec in self.specs), *more]
         return Child(argv, self.folder.log("agent"), pass_fds=(self.life[1], *pass_fds))

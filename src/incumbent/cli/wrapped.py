@@ -153,6 +153,7 @@ def wrap(wrapping: Wrapping) -> int:
             "give_up_at": None if timeout is None else began_at + patience,
             "waits": timeout != 0,
             "credentials": credentials.to_json(),
+            "root": settings.root,
             **wrapping.more,
         },
         policy=Policy.RELEASE,

@@ -16,6 +16,8 @@ from typing import Annotated, Any
 import typer
 
 from incumbent import aio
+from incumbent.agent.admission import dress
+from incumbent.agent.tree import Tree
 from incumbent.aio import Zk
 from incumbent.cli.cluster import CONNECT_TIME, SESSION
 from incumbent.cli.exits import No, Usage
@@ -141,6 +143,7 @@ def do_there(where: Where, path: str, work: Callable[[Zk], Awaitable[int]]) -> N
             log=lambda _line: None,
         )
         async with connecting as zk:
+            await dress(zk.client, Tree(where.root))
             try:
                 return await work(zk)
             except NoNode as error:

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, asynccontextmanager
 from typing import Any
 
+from incumbent.client.acls import AclOf, dressed
 from incumbent.client.connection import ConnectionFailed
 from incumbent.client.events import Events
 from incumbent.client.handshake import SASL_SCHEMES
@@ -62,6 +63,9 @@ class Client(Session, Verbs):
 
     Everything happens on the loop that runs `connect`, and from that loop only it may be used.
     """
+
+    acl_of: AclOf | None = None
+    """For new znodes whose maker names no ACL; None: then they are open to everybody."""
 
     @property
     def last_zxid(self) -> int:
@@ -160,6 +164,8 @@ class Client(Session, Verbs):
             future.set_exception(error)
             return future
         self._look()
+        if self.acl_of is not None:
+            request = dressed(request, self.acl_of, str if absolute else self.root.down)
         root = None if absolute or not self.root.path else self.root
         return self._traffic.submit(request, timeout=timeout, watcher=watcher, root=root)
 

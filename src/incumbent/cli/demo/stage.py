@@ -22,13 +22,16 @@ from pathlib import Path
 from incumbent.agent.home import Home
 from incumbent.agent.tree import NodeFacts, Observed, Tree
 from incumbent.cli import local, orders
+from incumbent.cli.closing import close_tree
 from incumbent.cli.cluster import Cluster, SeatState, read_cluster
 from incumbent.cli.demo.loads import Load
 from incumbent.cli.demo.table import NodeNow, Now, SeatNow
 from incumbent.cli.exits import No, TimedOut
 from incumbent.cli.explain import Row, seat_rows
+from incumbent.cli.files import Files
 from incumbent.cli.process import Child, module
 from incumbent.client import Client
+from incumbent.credentials import read_auth
 from incumbent.errors import SessionExpired
 from incumbent.runtime_file import start_time
 
@@ -44,7 +47,9 @@ _TREE = Tree()
 class Node:
     """One node: `incumbent agent` as anybody starts it, with a data directory of its own."""
 
-    def __init__(self, name: str, folder: Path, hosts: str, session: float, life_fd: int) -> None:
+    def __init__(
+        self, name: str, folder: Path, hosts: str, session: float, life_fd: int, auth: Path
+    ) -> None:
         """`life_fd` is for it and its agents to have: while they do, the server stays."""
         self.name = name
         self.data = folder / name
@@ -56,7 +61,7 @@ class Node:
         self._argv = module("incumbent.cli", "agent", "--zookeeper", hosts, "--node", name)
         self._argv += ["--data", str(self.data), "--root", _TREE.root]
         self._argv += ["--parent-death", str(os.getpid())]
-        self._argv += ["--session-timeout", f"{session:g}", "--tick", "0"]
+        self._argv += ["--session-timeout", f"{session:g}", "--tick", "0", "--auth", str(auth)]
         self._agents: dict[int, int] = {}  # pid → pidfd of every agent seen
         self.start()
 
@@ -170,18 +175,23 @@ class Stage:
     async def open(self) -> None:
         """Everything started, each program once. Raises `No`, `TimedOut` with what is wrong."""
         await self._start_server()
+        files = Files(self.folder)
+        files.make()
         for name in self._names:
-            self.nodes[name] = Node(name, self.folder, self.hosts, self.session, self._life[1])
+            self.nodes[name] = Node(
+                name, self.folder, self.hosts, self.session, self._life[1], files.agents
+            )
         self._client = client = Client(
             self.hosts,
             session_timeout=_OWN_SESSION,
             request_timeout=_SET_UP_TIME,
             tick=0.0,
+            auth=read_auth(files.operators),
             rng=random.SystemRandom(),
             log=lambda _line: None,
         )
         await client.connect(_SET_UP_TIME)
-        await orders.make_skeleton(client, _TREE)
+        await close_tree(client, _TREE, files.access())
         async with _bounded("the nodes to be there", _SET_UP_TIME):
             while set(await client.children(_TREE.nodes)) != set(self._names):
                 self._complain()
