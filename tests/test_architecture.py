@@ -22,12 +22,14 @@ MODULES = {
 """Name, such as "client/session" → its syntax tree."""
 
 GROUND = {"errors", "clock", "lease", "credentials", "wire"}
-FILES = {"toml_file", "settings", "runtime_file", "spec", "launch"}
+FILES = {"allowances", "masking", "toml_file", "settings", "runtime_file", "spec", "launch"}
 LAYERS: dict[str, set[str]] = {
     "errors": set(),
     "clock": set(),
     "lease": {"errors"},
     "credentials": {"errors"},
+    "allowances": set(),
+    "masking": set(),
     "wire": {"errors"},
     "parent": set(),
     "server": GROUND | {"parent"},
@@ -48,9 +50,9 @@ LAYERS: dict[str, set[str]] = {
     "guardian": GROUND,
     "toml_file": {"errors"},
     "runtime_file": {"errors"},
-    "settings": GROUND | {"toml_file", "runtime_file"},
-    "spec": {"errors", "toml_file", "settings"},
-    "launch": {"errors", "toml_file", "spec"},
+    "settings": GROUND | {"allowances", "toml_file", "runtime_file"},
+    "spec": {"errors", "masking", "toml_file", "settings"},
+    "launch": {"errors", "allowances", "toml_file", "spec"},
     "agent": GROUND | FILES | {"client", "recipes", "work", "aio", "guardian"},
     "cli": GROUND
     | FILES
@@ -70,6 +72,8 @@ THIRD_PARTY = {
 
 PURE = (
     "errors",
+    "allowances",
+    "masking",
     "lease",
     "wire/",
     "server/tree",
@@ -85,6 +89,7 @@ PURE = (
     "guardian/messages",
     "guardian/actions",
     "guardian/seat",
+    "agent/access",
     "agent/tree",
     "agent/placement",
     "agent/lifecycle",

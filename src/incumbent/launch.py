@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from incumbent.allowances import EVERYTHING, Allowances
 from incumbent.errors import SpecError, SpecErrors
 from incumbent.spec import Spec
 from incumbent.spec.limits import cgroup_files, rlimits
@@ -22,6 +23,7 @@ from incumbent.toml_file import did_you_mean
 
 __all__ = [
     "BACKGROUND_WITHIN",
+    "env_file_problem",
     "Identity",
     "Launch",
     "foreground_switch",
@@ -30,6 +32,8 @@ __all__ = [
     "missing_requirements",
     "parse_env_file",
     "program_environment",
+    "refusal",
+    "user_of",
     "user_problem",
     "went_background",
 ]
@@ -69,8 +73,16 @@ class Launch:
     cgroup_limits: Mapping[str, str] = field(default_factory=dict)
 
 
-def launch(spec: Spec, seat: str, node: str, epoch: int, base: Mapping[str, str]) -> Launch:
-    """Everything that a start on this node needs. Raises `SpecErrors` if the node cannot do it.
+def launch(
+    spec: Spec,
+    seat: str,
+    node: str,
+    epoch: int,
+    base: Mapping[str, str],
+    allowed: Allowances = EVERYTHING,
+) -> Launch:
+    """Everything that a start on this node needs. Raises `SpecErrors` if the node cannot do it,
+    or does not allow it.
 
     `seat` is the seat's full name ("web/0"); `base` the agent's own environment.
     """
@@ -89,8 +101,15 @@ def launch(spec: Spec, seat: str, node: str, epoch: int, base: Mapping[str, str]
     executable, problem = _executable(spec.command[0], cwd, env.get("PATH", ""))
     if problem:
         raise SpecErrors([SpecError(spec.name, 0, "command", problem)])
+    if refused := allowed.why_not_user(user_of(spec)):
+        raise SpecErrors([SpecError(spec.name, 0, "user", refused)])
+    if refused := allowed.why_not_program(executable, spec.env):
+        raise SpecErrors([SpecError(spec.name, 0, "command", refused)])
+    argv = spec.command
+    if allowed.commands is not None:  # what was judged is what is run, whatever is found later
+        argv = (executable, *argv[1:])
     return Launch(
-        argv=spec.command,
+        argv=argv,
         env=env,
         cwd=cwd,
         executable=executable,
@@ -152,6 +171,32 @@ def user_problem(spec: Spec) -> str:
     if uid != os.geteuid() != 0:
         return f"only an agent that is root can run it as {spec.user}; this one is not"
     return ""
+
+
+def user_of(spec: Spec) -> str:
+    """Who its program is on this node; the number of a user without a name."""
+    if spec.user is not None:
+        return spec.user
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())
+
+
+def refusal(spec: Spec, base: Mapping[str, str], allowed: Allowances) -> str:
+    """Why this node does not allow what the spec asks for, "" if it does.
+
+    What is not found at all, or stands in an env_file, is for `launch` to judge.
+    """
+    if refused := allowed.why_not_user(user_of(spec)):
+        return refused
+    if spec.env_file is not None and (problem := env_file_problem(spec.env_file)):
+        return problem
+    if allowed.commands is None:
+        return ""
+    path = spec.env.get("PATH") or base.get("PATH") or _PATH
+    executable, unfit = _executable(spec.command[0], spec.cwd or "/", path)
+    return "" if unfit else allowed.why_not_program(executable, spec.env)
 
 
 def missing_requirements(spec: Spec) -> list[str]:
@@ -238,7 +283,17 @@ def _words(command: Sequence[str]) -> list[str]:
     return words
 
 
+def env_file_problem(path: str) -> str:
+    """Why an env_file is not for this program alone, "" if it is, or if it is not there at all."""
+    mode = _mode(Path(path))
+    if not mode & (stat.S_IROTH | stat.S_IWOTH | stat.S_IWGRP):
+        return ""
+    return f"{path} may have secrets, and others can read or change it: chmod o=,g-w {path}"
+
+
 def _read_env_file(path: Path) -> dict[str, str]:
+    if problem := env_file_problem(str(path)):
+        raise SpecErrors([SpecError(str(path), 0, "env_file", problem)])
     try:
         text = path.read_bytes().decode()
     except UnicodeDecodeError:

@@ -20,15 +20,17 @@ from pathlib import Path
 from typing import Any
 
 from incumbent import runtime_file
+from incumbent.allowances import Allowances
 from incumbent.credentials import Credentials, read_auth
 from incumbent.errors import SettingMissing, SpecError, SpecErrors
 from incumbent.runtime_file import Runtime
 from incumbent.toml_file import did_you_mean, kind, parse_toml
 from incumbent.wire import paths
 
-__all__ = ["KEYS", "Settings", "agent_data", "config_folder", "name_problem", "resolve"]
+__all__ = ["KEYS", "SYSTEM", "Settings", "agent_data", "config_folder", "name_problem", "resolve"]
 
-_SYSTEM = Path("/etc/incumbent/agent.toml")
+SYSTEM = Path("/etc/incumbent/agent.toml")
+"""The node's own file."""
 _DEFAULT_ROOT = "/incumbent"
 _NUMBERS = ("session_timeout", "tick")
 _CREDENTIALS = ("auth", "tls_ca", "tls_cert", "tls_key")
@@ -55,6 +57,8 @@ class Settings:
     tls_key: Path | None
     insecure: bool
     """What is meant: see `Credentials`."""
+    allowances: Allowances
+    """Of this node, from its own file alone."""
     runtime: Runtime | None
     """The `incumbent up` that was found running, if its ZooKeeper is the one used."""
     origins: Mapping[str, str]
@@ -96,7 +100,7 @@ def resolve(
     folder: Path | None = None,
     file: Path | None = None,
     uid: int | None = None,
-    system: Path = _SYSTEM,
+    system: Path = SYSTEM,
 ) -> Settings:
     """Find every setting. `flags` has keys of `KEYS`; a flag that is None was not given.
 
@@ -114,7 +118,7 @@ def resolve(
         _file(local),
         *_runtimes(local.parent, environ, uid),
         _file(_config_home(environ) / "incumbent" / "agent.toml"),
-        _file(system),
+        _file(system, is_nodes=True),
     ]
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
@@ -131,7 +135,8 @@ def resolve(
         if key not in values:
             values[key], origins[key] = default, "default"
     looked = tuple((source.place, source.found()) for source in sources)
-    return Settings(**values, runtime=runtime, origins=origins, looked=looked)
+    allowed = sources[-1].allowances
+    return Settings(**values, allowances=allowed, runtime=runtime, origins=origins, looked=looked)
 
 
 def agent_data(environ: Mapping[str, str], uid: int, *, up: Path | None = None) -> Path:
@@ -146,7 +151,7 @@ def agent_data(environ: Mapping[str, str], uid: int, *, up: Path | None = None) 
 
 def config_folder(environ: Mapping[str, str], uid: int) -> Path:
     """Where this user's settings are: `/etc/incumbent` for root."""
-    return _SYSTEM.parent if uid == 0 else _config_home(environ) / "incumbent"
+    return SYSTEM.parent if uid == 0 else _config_home(environ) / "incumbent"
 
 
 def name_problem(name: str) -> str | None:
@@ -174,6 +179,7 @@ class _Source:
     """What a value is called there, where each has a name of its own."""
     note: str = ""
     runtime: Runtime | None = None
+    allowances: Allowances = field(default_factory=Allowances)
 
     def found(self) -> str:
         return self.note or str(self.values.get("zookeeper") or "no `zookeeper` in [incumbent]")
@@ -198,8 +204,10 @@ def _environment(environ: Mapping[str, str]) -> _Source:
     return _Source(place="INCUMBENT_ZOOKEEPER", values=values, names=names, note=note)
 
 
-def _file(path: Path) -> _Source:
-    """The table [incumbent] of a file. A file that we may not read is passed over, and said so."""
+def _file(path: Path, *, is_nodes: bool = False) -> _Source:
+    """The table [incumbent] of a file. A file that we may not read is passed over, and said so.
+    `is_nodes`: it is the node's own, which says what may run on it.
+    """
     try:
         raw = path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
@@ -213,7 +221,18 @@ def _file(path: Path) -> _Source:
         raise SpecErrors([file.problem(("incumbent",), f"expected a table, got {kind(table)}")])
     values: dict[str, Any] = {}
     problems: list[SpecError] = []
+    allowed: dict[str, tuple[str, ...]] = {}
     for key, value in table.items():
+        if key in _ALLOWANCES:
+            if not is_nodes:
+                text = f"only {SYSTEM} may say what a node allows"
+                problems.append(file.problem(("incumbent", key), text))
+                continue
+            try:
+                allowed[key.removeprefix("allow_")] = _ALLOWANCES[key](value)
+            except ValueError as error:
+                problems.append(file.problem(("incumbent", key), str(error)))
+            continue
         if key not in KEYS:
             hint = did_you_mean(key, KEYS) or f"; expected one of {', '.join(KEYS)}"
             problems.append(file.problem(("incumbent", key), f"unknown key{hint}"))
@@ -224,7 +243,8 @@ def _file(path: Path) -> _Source:
             problems.append(file.problem(("incumbent", key), str(error)))
     if problems:
         raise SpecErrors(problems)
-    return _Source(place=str(path), values=values)
+    allowances = Allowances(source=str(path), **allowed)
+    return _Source(place=str(path), values=values, allowances=allowances)
 
 
 def _runtimes(folder: Path, environ: Mapping[str, str], uid: int) -> list[_Source]:
@@ -379,6 +399,29 @@ def _truth(value: object, _base: Path) -> bool:
         got = repr(value) if isinstance(value, str) else kind(value)
         raise ValueError(f"expected true or false, got {got}")
     return value
+
+
+def _users(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        raise ValueError(f'expected a list of users, like ["web"]; got {kind(value)}')
+    return tuple(value)
+
+
+def _programs(value: object) -> tuple[str, ...]:
+    expected = 'expected a list of absolute paths, like ["/usr/bin/redis-server", "/srv/app/*"]'
+    if not isinstance(value, list):
+        raise ValueError(f"{expected}; got {kind(value)}")
+    for each in value:
+        if not isinstance(each, str) or not each.startswith("/") or ".." in each.split("/"):
+            raise ValueError(f"{expected}; got {each!r}")
+    return tuple(value)
+
+
+_ALLOWANCES: Mapping[str, Callable[[object], tuple[str, ...]]] = {
+    "allow_users": _users,
+    "allow_commands": _programs,
+}
+"""What only the node's own file may say."""
 
 
 def _text(path: Path | None) -> str | None:

@@ -226,6 +226,54 @@ def test_a_credentials_file_that_others_read_is_refused(tmp_path: Path) -> None:
     )
 
 
+def test_a_node_runs_only_what_its_own_file_allows(nodes: Nodes) -> None:
+    limits = nodes.folder / "node.toml"
+    limits.write_text('[incumbent]\nallow_commands = ["/usr/bin/tail", "/srv/*"]\n')
+    limits.chmod(0o644)
+    secrets = nodes.folder / "web.env"
+    secrets.write_text("DB_PASSWORD=hunter2\n")
+    secrets.chmod(0o644)
+    node = nodes.start("n1", "--node-file", str(limits))
+    nodes.apply(
+        '[component.evil]\ncommand = ["sh", "-c", "echo evil"]\n'
+        '[component.good]\ncommand = "tail -f /dev/null"\n'
+        f'[component.web]\ncommand = "tail -f /dev/null"\nenv_file = "{secrets}"\n'
+    )
+
+    nodes.wait("good", "running")
+    evil = nodes.wait("evil", "waiting", node=None)
+    web = nodes.wait("web", "waiting", node=None)
+
+    assert "this node does not run" in evil["why"] and f"in {limits})" in evil["why"]
+    assert evil["epoch"] is None
+    assert f"chmod o=,g-w {secrets}" in web["why"]
+    secrets.chmod(0o600)
+    nodes.wait("web", "running")
+    said = "\n".join(node.guardian.complaints()) + nodes.cli("status").stdout
+    assert "hunter2" not in said
+    assert node.stop() == 0
+
+
+@pytest.mark.parametrize(
+    ("mode", "text", "why"),
+    [
+        (0o666, "", "others can change it: chmod go-w"),
+        (0o644, 'allow_commands = ["sleep"]', "expected a list of absolute paths"),
+    ],
+)
+def test_a_node_whose_limits_are_not_sure_does_not_start(
+    tmp_path: Path, mode: int, text: str, why: str
+) -> None:
+    limits = tmp_path / "node.toml"
+    limits.write_text(f"[incumbent]\n{text}\n")
+    limits.chmod(mode)
+
+    done = run_cli("agent", "--zookeeper", "127.0.0.1:1", "--node-file", limits)
+
+    assert done.returncode == 2
+    assert why in done.stderr
+
+
 # ── by certificate, and on Apache
 
 

@@ -192,7 +192,7 @@ def test_a_node_name_used_twice_is_refused(nodes: Nodes) -> None:
 
     twin = run_cli(
         *("agent", "--zookeeper", nodes.hosts, "--node", "n1", "--data", nodes.folder / "twin"),
-        *("--tick", "0", "--session-timeout", "1"),
+        *("--tick", "0", "--session-timeout", "1", "--insecure"),
     )
 
     assert twin.returncode == 2
@@ -215,7 +215,7 @@ def test_a_data_directory_in_use_or_not_usable_is_refused(nodes: Nodes) -> None:
 def test_an_agent_waits_for_zookeeper_and_says_so(tmp_path: Path) -> None:
     with Nodes(tmp_path) as nodes:
         nodes.server.end(signal.SIGTERM)
-        command = [*INCUMBENT, "agent", "--zookeeper", nodes.hosts, "--node", "n1"]
+        command = [*INCUMBENT, "agent", "--zookeeper", nodes.hosts, "--node", "n1", "--insecure"]
         agent = nodes.terminals.start("early", [*command, "--data", tmp_path / "n1"])
         agent.wait_for_complaint("waiting for ZooKeeper")
 

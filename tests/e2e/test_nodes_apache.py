@@ -28,7 +28,17 @@ def test_on_an_ensemble_the_defaults_start_a_component_and_its_failover_costs_no
     with Terminals(tmp_path) as terminals:
         nodes = {
             name: terminals.start(
-                name, [*INCUMBENT, "agent", *where, "--node", name, "--data", tmp_path / name]
+                name,
+                [
+                    *INCUMBENT,
+                    "agent",
+                    *where,
+                    "--node",
+                    name,
+                    "--data",
+                    tmp_path / name,
+                    "--insecure",
+                ],
             )
             for name in ("n1", "n2")
         }

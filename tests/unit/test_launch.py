@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from incumbent.allowances import EVERYTHING, Allowances
 from incumbent.errors import SpecErrors
 from incumbent.launch import (
     foreground_switch,
@@ -13,6 +14,7 @@ from incumbent.launch import (
     missing_requirements,
     parse_env_file,
     program_environment,
+    refusal,
     user_problem,
     went_background,
 )
@@ -60,6 +62,7 @@ def test_without_an_environment_of_ours_there_are_defaults() -> None:
 
 def test_env_goes_before_env_file_and_incumbent_before_both(tmp_path: Path) -> None:
     file = tmp_path / "env"
+    file.touch(0o640)
     file.write_text("A=file\nB=file\nPATH=/file\nINCUMBENT_EPOCH=file\n")
     spec = Spec(name="a", command=("a",), env={"B": "env"}, env_file=str(file))
 
@@ -263,3 +266,47 @@ def test_what_is_closed_to_us_is_passed_over_in_path_and_said_elsewhere(tmp_path
     assert missing_requirements(spec) == [f"{loop}/device"]
     assert "no `absent` in PATH" in problem(Spec(name="web", command=("absent",)), path)
     assert "symbolic links" in problem(Spec(name="web", command=("there",), cwd=str(loop)), path)
+
+
+@pytest.mark.parametrize("mode", [0o604, 0o602, 0o620, 0o666])
+def test_an_env_file_that_others_reach_is_refused_with_what_to_do(
+    tmp_path: Path, mode: int
+) -> None:
+    file = tmp_path / "env"
+    file.write_text("PASSWORD=hunter2\n")
+    file.chmod(mode)
+    spec = Spec(name="a", command=("sh",), env_file=str(file))
+
+    with pytest.raises(SpecErrors) as caught:
+        launch(spec, "a/0", "n1", 1, BASE)
+
+    why = f"{file} may have secrets, and others can read or change it: chmod o=,g-w {file}"
+    assert str(caught.value) == f"{file}: env_file: {why}"
+    assert refusal(spec, BASE, EVERYTHING) == why
+    file.chmod(0o640)
+    assert launch(spec, "a/0", "n1", 1, BASE).env["PASSWORD"] == "hunter2"
+    assert refusal(spec, BASE, EVERYTHING) == ""
+
+
+def test_what_a_node_does_not_allow_is_not_launched_whatever_its_path(tmp_path: Path) -> None:
+    evil = tmp_path / "sleep"
+    evil.write_text("#!/bin/sh\n")
+    evil.chmod(0o755)
+    allowed = Allowances(commands=("/usr/bin/sleep", "/bin/sleep"), source="/etc/x")
+    plain = Spec(name="a", command=("sleep", "1"))
+    by_path = Spec(name="a", command=("sleep", "1"), env={"PATH": str(tmp_path)})
+    by_folder = Spec(name="a", command=("./sleep",), cwd=str(tmp_path))
+
+    launched = launch(plain, "a/0", "n1", 1, BASE, allowed)
+
+    assert launched.argv == (launched.executable, "1"), "what was judged is what is run"
+    for spec in (by_path, by_folder, Spec(name="a", command=("sh", "-c", "sleep 1"))):
+        assert "this node does not run" in refusal(spec, BASE, allowed)
+        with pytest.raises(SpecErrors, match="this node does not run"):
+            launch(spec, "a/0", "n1", 1, BASE, allowed)
+
+
+def test_a_node_that_does_not_allow_its_agents_user_runs_nothing() -> None:
+    allowed = Allowances(users=("nobody-else",), source="/etc/x")
+
+    assert "this node runs nothing as" in refusal(Spec(name="a", command=("sh",)), BASE, allowed)

@@ -365,3 +365,28 @@ def test_insecure_is_true_or_false(places: Places) -> None:
     assert not places.resolve(INCUMBENT_INSECURE="false").insecure
     with pytest.raises(SpecErrors, match="INCUMBENT_INSECURE: expected true or false, got 'yes'"):
         places.resolve(INCUMBENT_INSECURE="yes")
+
+
+def test_what_a_node_allows_stands_in_its_own_file_and_nowhere_else(places: Places) -> None:
+    limits = '[incumbent]\nallow_users = ["web"]\nallow_commands = ["/srv/app/*"]\n'
+    places.write(places.system, limits)
+
+    allowed = places.resolve().allowances
+
+    assert (allowed.users, allowed.commands) == (("web",), ("/srv/app/*",))
+    assert allowed.source == str(places.system)
+    for elsewhere in (places.local, places.user):
+        places.write(elsewhere, limits)
+        with pytest.raises(SpecErrors, match="may say what a node allows"):
+            places.resolve()
+        elsewhere.unlink()
+
+
+@pytest.mark.parametrize(
+    "line", ['allow_users = "web"', "allow_users = [1]", 'allow_commands = ["redis-server"]']
+)
+def test_a_wrong_limit_is_said_and_not_passed_over(places: Places, line: str) -> None:
+    places.write(places.system, f"[incumbent]\n{line}\n")
+
+    with pytest.raises(SpecErrors, match="expected a list of"):
+        places.resolve()

@@ -24,6 +24,8 @@ _AGENTS = (
     ("plan", "rw"),
     ("planner/election", "rcd"),
     ("planner/election/*", "rw"),
+    ("components/*", "rc"),  # failures are counted below it
+    ("components/*/failures", "rw"),
     ("components/*/commands", "rd"),  # what is too old is tidied away
     ("components/*/commands/*", "rw"),  # what came of it
     ("components/*/seats/*", "rwc"),

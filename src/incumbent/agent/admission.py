@@ -18,7 +18,7 @@ from incumbent.agent.view import Change, follow_data, patient
 from incumbent.client import Client
 from incumbent.credentials import Credentials, digest_id
 from incumbent.errors import FateUnknown, NoAuth, NoNode, NotSent, Refused
-from incumbent.recipes.place import flight
+from incumbent.recipes.flight import flight
 from incumbent.wire import AclAndStat, GetAcl, GetData, Request, Stat, WhoAmI
 
 __all__ = ["Admission", "dress", "shown_ids"]

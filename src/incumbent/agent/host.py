@@ -17,8 +17,9 @@ from incumbent.agent.home import Home
 from incumbent.agent.instance import Instance
 from incumbent.agent.proc import OWNER
 from incumbent.agent.steadiness import Loss
+from incumbent.allowances import EVERYTHING, Allowances
 from incumbent.guardian.cgroup import end_cgroup, name_of
-from incumbent.launch import Launch, launch, missing_requirements, user_problem
+from incumbent.launch import Launch, launch, missing_requirements, refusal, user_problem
 from incumbent.spec import Spec
 
 __all__ = ["Machine", "last_line"]
@@ -34,6 +35,7 @@ class Machine(Pidfds):
     environ    what programs may inherit of (PATH, HOME, LANG)
     zookeeper  the hosts that the agent uses, for programs that use ZooKeeper themselves
     cgroups    where cgroups are made, if they can be
+    allowed    what may run here, whatever the tree says
     """
 
     def __init__(
@@ -44,6 +46,7 @@ class Machine(Pidfds):
         zookeeper: str,
         say: Callable[[str], None],
         cgroups: Path | None = None,
+        allowed: Allowances = EVERYTHING,
     ) -> None:
         super().__init__(owner)
         self._cgroups = cgroups
@@ -51,10 +54,11 @@ class Machine(Pidfds):
         self._say = say
         self._is_forgetful = False
         self._environ = dict(environ)
+        self._allowed = allowed
         self._ours = {OWNER: owner, "INCUMBENT_ZOOKEEPER": zookeeper}
 
     def launch(self, spec: Spec, seat: str, node: str, epoch: int) -> Launch:
-        launched = launch(spec, seat, node, epoch, self._environ)
+        launched = launch(spec, seat, node, epoch, self._environ, self._allowed)
         return replace(launched, env={**launched.env, **self._ours})
 
     def cgroup_of(self, seat: str, epoch: int) -> str | None:
@@ -68,7 +72,9 @@ class Machine(Pidfds):
 
     def unfit(self, spec: Spec) -> str:
         missing = missing_requirements(spec)
-        return f"{missing[0]} does not exist on this node" if missing else user_problem(spec)
+        if missing:
+            return f"{missing[0]} does not exist on this node"
+        return user_problem(spec) or refusal(spec, self._environ, self._allowed)
 
     def log_path(self, seat: str) -> str | None:
         return str(self._home.log_of(seat))

@@ -68,6 +68,7 @@ def _agent() -> Serve:
     from incumbent.agent.control import ControlSocket
     from incumbent.agent.home import Home
     from incumbent.agent.host import Machine
+    from incumbent.allowances import Allowances
 
     async def serve(link: GuardianLink, given: Mapping[str, Any]) -> int:
         say = Lines(2, "agent: ").news
@@ -82,6 +83,7 @@ def _agent() -> Serve:
                 settings.hosts,
                 say,
                 Path(given["cgroups"]) if given.get("cgroups") else None,
+                Allowances.from_json(given["allowances"]),
             ),
             link,
             clock=SYSTEM,

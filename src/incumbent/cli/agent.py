@@ -21,10 +21,10 @@ from incumbent.agent.home import Home, HomeInUse
 from incumbent.cli.exits import NO, USAGE, Parser, failed
 from incumbent.cli.process import module
 from incumbent.cli.srvr import refuse_clear_text, times
-from incumbent.errors import IncumbentError
+from incumbent.errors import IncumbentError, SpecError, SpecErrors
 from incumbent.parent import end_with
 from incumbent.runtime_file import boot_id, start_time
-from incumbent.settings import KEYS, resolve
+from incumbent.settings import KEYS, SYSTEM, resolve
 
 __all__ = ["main"]
 
@@ -38,7 +38,9 @@ def main(argv: Sequence[str]) -> int:
     if options.parent_death is not None:
         end_with(options.parent_death)
     try:
-        settings = resolve({key: getattr(options, key) for key in KEYS})
+        node_file = options.node_file.absolute()
+        _see_limits(node_file)
+        settings = resolve({key: getattr(options, key) for key in KEYS}, system=node_file)
         hosts = settings.hosts()
         credentials = settings.credentials()
         tls = credentials.tls()
@@ -87,6 +89,7 @@ def main(argv: Sequence[str]) -> int:
             "stop_order": [name for name in options.stop_order.split(",") if name],
             "data": str(settings.data),
             "credentials": credentials.to_json(),
+            "allowances": settings.allowances.to_json(),
         },
         policy=Policy.KEEP,
         beat=seen.session_timeout / 10,
@@ -140,6 +143,13 @@ def _parser() -> Parser:
         "clear text to another machine",
     )
     parser.add_argument(
+        "--node-file",
+        metavar="FILE",
+        type=Path,
+        default=SYSTEM,
+        help=f"this node's own settings and limits, in place of {SYSTEM}",
+    )
+    parser.add_argument(
         "--parent-death",
         metavar="PID",
         type=int,
@@ -148,6 +158,21 @@ def _parser() -> Parser:
     parser.add_argument("--stop-order", metavar="NAME,…", default="", help=argparse.SUPPRESS)
     parser.add_argument("--after-fd", metavar="N", type=int, help=argparse.SUPPRESS)
     return parser
+
+
+def _see_limits(file: Path) -> None:
+    """What limits this node must be readable, and nobody else's to change. Raises `SpecErrors`."""
+    try:
+        mode = file.stat().st_mode
+        os.close(os.open(file, os.O_RDONLY))
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as error:
+        why = f"it has this node's limits, and cannot be read: {(error.strerror or '').lower()}"
+        raise SpecErrors([SpecError(str(file), 0, "", why)]) from None
+    if mode & 0o022:
+        why = f"it has this node's limits, and others can change it: chmod go-w {file}"
+        raise SpecErrors([SpecError(str(file), 0, "", why)])
 
 
 def _lock(home: Home) -> None:

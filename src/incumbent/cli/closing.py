@@ -15,7 +15,7 @@ from incumbent.cli.exits import No
 from incumbent.cli.orders import again, make_skeleton
 from incumbent.client import Client
 from incumbent.errors import NoNode
-from incumbent.recipes.place import flight
+from incumbent.recipes.flight import flight
 from incumbent.wire import AclAndStat, Create, GetAcl, GetChildren
 
 __all__ = ["close_tree", "read_access", "strangers"]

@@ -53,9 +53,9 @@ def init(
     zookeeper: Hosts = None,
     root: Root = None,
 ) -> None:
-    """Close the tree: operators write orders, agents what they do, nobody else anything.
+    """Close the tree, so that only operators write orders.
 
-    Makes a credential for each of both, where none is named. Run again it says what is so, and
+    And only agents what agents write; nobody else writes or, by default, reads anything. Makes a credential for each of both, where none is named. Run again it says what is so, and
     puts right what is not; with --operators, --agents or --readable it sets these anew.
     """
     settings = resolve({"zookeeper": zookeeper, "root": root})

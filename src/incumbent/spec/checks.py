@@ -14,6 +14,7 @@ import signal
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, get_args
 
+from incumbent.masking import masked, masked_words
 from incumbent.settings import name_problem
 from incumbent.spec.limits import check_limits
 from incumbent.spec.spec import MOST_COPIES, OnFailure
@@ -70,7 +71,8 @@ def _split(text: str, wrong: Wrong) -> tuple[str, ...]:
         words = shlex.split(text)
     except ValueError as error:
         what = "a quote is not closed" if "quotation" in str(error) else "it ends in a backslash"
-        wrong(f"{what} in {text!r}; a list of strings needs no quoting")
+        shown = " ".join(masked_words(text.split()))
+        wrong(f"{what} in {shown!r}; a list of strings needs no quoting")
         return ()
     if not words or not words[0]:
         wrong("empty: expected the program to run and its arguments")
@@ -104,7 +106,9 @@ def _env(value: Any, wrong: Wrong) -> dict[str, str]:
             wrong("this variable is set by Incumbent; expected another name", name)
         if isinstance(text, (bool, int, float)):
             literal = str(text).lower() if isinstance(text, bool) else text
-            wrong(f'expected a string, got {kind(text)}; write "{literal}"', name)
+            wrong(
+                f'expected a string, got {kind(text)}; write "{masked(name, str(literal))}"', name
+            )
         elif not isinstance(text, str):
             wrong(f"expected a string, got {kind(text)}", name)
         elif "\0" in text:

@@ -38,7 +38,8 @@ def of(path: str, access: Access = ACCESS) -> dict[str, str]:
         (TREE.planner, "rcd"),
         (f"{TREE.planner}/x-0000000001", "rw"),
         (TREE.components, "r"),
-        (TREE.component("web"), "r"),
+        (TREE.component("web"), "rc"),
+        (TREE.failures("web"), "rw"),
         (TREE.desired("web"), "r"),
         (TREE.commands("web"), "rd"),
         (f"{TREE.commands('web')}/now", "rw"),
@@ -67,7 +68,7 @@ def test_no_agent_may_write_an_order_or_delete_what_operators_made() -> None:
     for path in everything:
         parent = path.rpartition("/")[0]
         if path in orders:
-            assert not set(of(path)["x509:CN=n1,O=x:y"]) & set("wcda")
+            assert not set(of(path)["x509:CN=n1,O=x:y"]) & set("wda")
         if parent.startswith(TREE.root):
             assert "d" not in of(parent)["x509:CN=n1,O=x:y"], f"{path} could be deleted"
 

@@ -1,0 +1,49 @@
+"""What a node allows: by the user and by the path at which a program is found."""
+
+from __future__ import annotations
+
+import pytest
+
+from incumbent.allowances import EVERYTHING, Allowances
+
+NODE = Allowances(
+    users=("web",), commands=("/usr/bin/redis-server", "/srv/app/bin/*"), source="/etc/x"
+)
+
+
+@pytest.mark.parametrize("path", ["/usr/bin/redis-server", "/srv/app/bin/web"])
+def test_what_is_named_may_run(path: str) -> None:
+    assert NODE.why_not_program(path, {"PORT": "80"}) == ""
+    assert EVERYTHING.why_not_program("/bin/anything", {"LD_PRELOAD": "x"}) == ""
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/usr/bin/redis-cli", "/bin/sh", "/srv/app/bin/sub/web", "/srv/app/bin", "redis-server"),
+        *("/srv/app/bin/../../../bin/sh", "/srv/app/bin/..", "/x/usr/bin/redis-server"),
+    ],
+)
+def test_nothing_else_may(path: str) -> None:
+    assert NODE.why_not_program(path, {}) == (
+        f"this node does not run {path} (allow_commands in /etc/x)"
+    )
+
+
+def test_nor_may_the_tree_have_something_else_loaded_into_it() -> None:
+    why = NODE.why_not_program("/usr/bin/redis-server", {"LD_PRELOAD": "/tmp/evil.so"})
+
+    assert why.startswith("its env sets LD_PRELOAD, by which it could run anything")
+
+
+def test_users_go_by_name() -> None:
+    assert NODE.why_not_user("web") == EVERYTHING.why_not_user("root") == ""
+    assert NODE.why_not_user("root") == "this node runs nothing as root (allow_users in /etc/x)"
+
+
+def test_an_empty_list_allows_nothing() -> None:
+    nothing = Allowances(users=(), commands=())
+
+    assert nothing.why_not_user("web") and nothing.why_not_program("/bin/true", {})
+    assert Allowances.from_json(nothing.to_json()) == nothing
+    assert Allowances.from_json(EVERYTHING.to_json()) == EVERYTHING
