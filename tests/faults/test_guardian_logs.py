@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
-import subprocess
 import time
-from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
-import pytest
+from tests.disks import small_disk
 from tests.programs.guardian_under_test import GuardianUnderTest, guardian
 from tests.waiting import wait_until
 
+from incumbent.guardian import kernel
 from incumbent.guardian import messages as m
 
 LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z (.*)\n")
@@ -96,37 +97,68 @@ def test_a_flood_is_kept_in_five_files_of_ten_megabytes(tmp_path: Path) -> None:
     assert all(each.stat().st_size <= 10_000_000 for each in files)
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 1 MB."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
-    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode:
-        pytest.skip("no tmpfs can be mounted here")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
-
-
-def test_a_full_disk_stops_nothing_and_the_lost_lines_are_counted(
-    tmp_path: Path, small_disk: Path
-) -> None:
-    filler = small_disk / "filler"
-    with guardian(tmp_path) as g:
+def test_a_full_disk_stops_nothing_and_the_lost_lines_are_counted(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "small") as disk, guardian(tmp_path) as g:
+        filler = disk / "filler"
         agent = g.connected()
         filler.write_bytes(b"x" * 900_000)
-        started = g.run(agent, g.nasty("floods", log=str(small_disk / "web-0.log")))
-        wait_until(lambda: full(small_disk), what="the disk to be full")
+        started = g.run(agent, g.nasty("floods", log=str(disk / "web-0.log")))
+        wait_until(lambda: full(disk), what="the disk to be full")
 
         agent.lease(60)  # the guardian is fine
         assert started.main in g.living()
         agent.say(m.Stop(seat="web/0", epoch=1, grace=1.0))
         agent.expect(m.Empty)
         filler.unlink()
-        g.run(agent, g.nasty("says", "again", log=str(small_disk / "web-0.log")))
+        g.run(agent, g.nasty("says", "again", log=str(disk / "web-0.log")))
         wait_until(
-            lambda: "again" in (small_disk / "web-0.log").read_text(), what="the log to work again"
+            lambda: "again" in (disk / "web-0.log").read_text(), what="the log to work again"
         )
+
+
+def test_a_deleted_log_folder_is_made_again_and_nobody_waits(tmp_path: Path) -> None:
+    folder = tmp_path / "logs"
+    with guardian(tmp_path) as g:
+        agent = g.connected()
+        started = g.run(agent, g.nasty("floods", log=str(folder / "web-0.log")))
+        wait_until(lambda: (folder / "web-0.log").exists(), what="the log")
+
+        shutil.rmtree(folder, ignore_errors=True)
+
+        wait_until(lambda: (folder / "web-0.log").exists(), what="the log again")
+        agent.lease(60)
+        assert started.main in g.living()
+
+
+def test_where_no_log_can_be_written_the_program_runs_and_its_lines_are_counted(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "logs"
+    folder.write_text("no folder")
+    with guardian(tmp_path) as g:
+        agent = g.connected()
+        program = "n=0; while [ $n -lt 99999 ]; do echo $n; n=$((n+1)); done; echo done; sleep 999"
+        argv = ("sh", "-c", program)
+        agent.say(g.nasty("plain", argv=argv, log=str(folder / "web-0.log")))
+        started = agent.expect(m.Started)
+        wait_until(lambda: "sleep" in kernel.Process(started.main).state + _children(started.main))
+
+        folder.unlink()
+
+        lost = re.compile(r"\[incumbent: (\d+) lines lost\]")
+        log = folder / "web-0.log"
+        wait_until(lambda: log.exists() and lost.search(log.read_text()), what="the count")
+        kept = [line for line in log.read_text().splitlines() if "incumbent:" not in line]
+        assert int(lost.search(log.read_text())[1]) + len(kept) == 100_000  # type: ignore[index]
+
+
+def _children(pid: int) -> str:
+    """The command lines of its children."""
+    found = ""
+    for child in kernel.descendants([pid]):
+        with suppress(OSError):
+            found += Path(f"/proc/{child.pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    return found
 
 
 def test_no_log_means_our_own_output(tmp_path: Path) -> None:

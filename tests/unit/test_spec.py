@@ -187,7 +187,7 @@ def test_the_bytes_are_a_public_format() -> None:
         '{"v":1,"name":"a","command":["a","b"],"env":{"X":"é"},"env_file":null,"cwd":null,'
         '"stop_signal":15,"stop_grace":null,"copies":1,"requires":[],"nodes":[],'
         '"isolation":null,"on_unclean":"wait","labels":{},"user":null,"umask":null,"limits":{},'
-        '"on_failure":"backoff","max_failures":5,'
+        '"stop_http":null,"on_failure":"backoff","max_failures":5,'
         '"window":600.0,"backoff":1.0,"backoff_most":60.0,"success_exit_codes":[]}'
     )
 
@@ -264,6 +264,7 @@ def test_bytes_that_are_no_spec_are_an_error_with_their_path(data: bytes) -> Non
         ("isolation", "docker"),
         ("user", "a b"),
         ("umask", 512),
+            ("stop_http", "http://example.com/quit"),
         ("limits", {"wished-for": 1}),
         ("on_unclean", "maybe"),
     ],

@@ -21,6 +21,7 @@ from incumbent.agent.commands import Orders, signal_number
 from incumbent.agent.grant import Grant, read_offer
 from incumbent.agent.instance import Instance
 from incumbent.agent.offering import Offering
+from incumbent.agent.quitting import ask_to_quit
 from incumbent.agent.reasons import Reasons, why_not_run
 from incumbent.agent.records import keep_breadcrumb, keep_word
 from incumbent.agent.sentences import receipt
@@ -496,9 +497,23 @@ class Seat:
             if not instance.stop_ordered:
                 grace = self._spec.stop_grace if self._spec else None
                 grace = self._term.numbers.stop_grace if grace is None else grace
+                if self._spec and self._spec.stop_http and instance.state == "running":
+                    grace = await self._ask_to_quit(instance, self._spec.stop_http, grace, why)
                 self._term.custody.order_stop(instance, grace)
             self._say("stuck" if instance.state == "stuck" else "stopping", why)
             await self.bell.heard()
+
+    async def _ask_to_quit(self, instance: Instance, url: str, grace: float, why: str) -> float:
+        """The first rung of the stop ladder, half of the grace long; what is left of it."""
+        instance.why_stopping = why  # its end is no failure
+        self._say("stopping", why)
+        until = self._clock.boottime() + grace / 2
+        deaf = await ask_to_quit(url, grace / 2)
+        if deaf:
+            self._term.say(f"{self.name}: {url}: {deaf}; the stop signal follows")
+        while not deaf and not instance.is_empty and self._clock.boottime() < until:
+            await self.bell.heard(until)
+        return max(0.0, until + grace / 2 - self._clock.boottime())
 
     async def _after_exit(self, place: Place, instance: Instance) -> None:
         """A tree is proven empty: count a failure, or not, and take its breadcrumb away."""

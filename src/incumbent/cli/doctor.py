@@ -103,9 +103,13 @@ def _machine() -> Iterator[Finding]:
         text = f"{sys.platform}: nodes are for Linux; the library, `zk` and `server` work here"
         yield Finding("wrong", "containment", text)
         return
+    from incumbent.guardian.cgroup import find_own
     from incumbent.guardian.containment import probe
 
-    yield from on_containments(probe())
+    try:
+        yield from on_containments(probe(find_own()))
+    except OSError as error:
+        yield from on_containments({**probe(), "contained": error.strerror or str(error)})
 
 
 def on_containments(probed: dict[str, str]) -> Iterator[Finding]:

@@ -17,7 +17,7 @@ from typing import Any, Protocol, get_args
 from incumbent.masking import masked, masked_words
 from incumbent.settings import name_problem
 from incumbent.spec.limits import check_limits
-from incumbent.spec.spec import MOST_COPIES, OnFailure
+from incumbent.spec.spec import LOCAL_URL, MOST_COPIES, OnFailure
 from incumbent.toml_file import did_you_mean, kind
 
 __all__ = ["CHECKS", "REQUIRED", "Wrong"]
@@ -146,6 +146,13 @@ def _stop_signal(value: Any, wrong: Wrong) -> int:
     elif value in (signal.SIGSTOP, signal.SIGCONT):
         wrong(f"{signal.Signals(value).name} ends no program: expected another signal")
     return int(value) if isinstance(value, int) else 0
+
+
+def _stop_http(value: Any, wrong: Wrong) -> Any:
+    if not isinstance(value, str) or not re.fullmatch(LOCAL_URL, value):
+        got = _literal(value) if isinstance(value, str) else kind(value)
+        wrong(f'expected a URL of this machine, like "http://127.0.0.1:8080/quit"; got {got}')
+    return value
 
 
 def _stop_grace(value: Any, wrong: Wrong) -> float:
@@ -301,6 +308,7 @@ CHECKS: Mapping[str, Check] = {
     "user": _user,
     "umask": _umask,
     "limits": check_limits,
+    "stop_http": _stop_http,
     "on_failure": _on_failure,
     "max_failures": _max_failures,
     "window": _seconds,

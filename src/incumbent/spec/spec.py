@@ -20,11 +20,13 @@ from incumbent.spec.limits import LIMITS
 __all__ = ["MOST_COPIES", "Spec", "changed_keys", "decode", "encode", "program"]
 
 VERSION = 1
+LOCAL_URL = r"^http://(127\.[0-9.]+|localhost|\[::1\])(:[0-9]{1,5})?(/[!-~]*)?\Z"
 MOST_COPIES = 1000
 
 # A znode may have been written by hand: what `decode` accepts has these bounds, too.
 Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_.][A-Za-z0-9_.-]{0,63}\Z")]
 UserName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_.][A-Za-z0-9_.-]{0,31}\$?\Z")]
+LocalUrl = Annotated[str, msgspec.Meta(pattern=LOCAL_URL)]
 LimitName = Annotated[str, msgspec.Meta(pattern=f"^({'|'.join(LIMITS)})\\Z")]
 OnFailure = Literal["backoff", "move", "quarantine-node", "freeze", "stop-everywhere"]
 AbsolutePath = Annotated[str, msgspec.Meta(pattern=r"^/[^\0]*\Z")]
@@ -39,6 +41,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, tag_field="v", tag=VERSION
     env_file     absolute path of more of it, read on the node that starts the program
     cwd          absolute path; None is `/`
     stop_signal  its number
+    stop_http    a URL of this machine that is asked to quit before that; None: not
     stop_grace   seconds from it to SIGKILL; None goes by the session (`lease.Numbers`)
     copies       how many seats the component has
     requires     absolute files without which a node does not stand
@@ -73,6 +76,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, tag_field="v", tag=VERSION
     user: UserName | None = None
     umask: Annotated[int, msgspec.Meta(ge=0, le=0o777)] | None = None
     limits: dict[LimitName, int | float] = {}
+    stop_http: LocalUrl | None = None
     on_failure: OnFailure = "backoff"
     max_failures: Annotated[int, msgspec.Meta(ge=1)] = 5
     window: Annotated[float, msgspec.Meta(gt=0)] = 600.0

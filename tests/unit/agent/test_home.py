@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 
 from incumbent.agent.home import Home, HomeInUse
 from incumbent.agent.instance import Instance
+from incumbent.runtime_file import boot_id, start_time
 
 
 def home(folder: Path) -> Home:
@@ -54,3 +56,34 @@ def test_a_copied_folder_is_another_node_and_ends_nothing_of_the_originals(tmp_p
     original.end_leftovers(said.append)
     assert program.wait(10.0) == -9
     assert len(said) == 1
+
+
+def _tree(home_: Home, pid: int, **changes: object) -> dict[str, object]:
+    return {
+        "seat": "web/0",
+        "epoch": 1,
+        "pid": pid,
+        "start_time": start_time(pid),
+        "boot_id": boot_id(),
+        "owner": "owner",
+        "folder": str(home_.folder.stat().st_ino),
+        **changes,
+    }
+
+
+@pytest.mark.parametrize(
+    "changes", [{"start_time": 1}, {"boot_id": "an earlier one"}, {"folder": "1"}]
+)
+def test_a_stranger_that_has_a_recorded_pid_by_now_is_left_alone(
+    tmp_path: Path, changes: dict[str, object]
+) -> None:
+    one = home(tmp_path)
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as stranger:
+        (tmp_path / "trees.json").write_text(json.dumps([_tree(one, stranger.pid, **changes)]))
+
+        one.end_leftovers(lambda _line: None)
+
+        assert stranger.poll() is None
+        (tmp_path / "trees.json").write_text(json.dumps([_tree(one, stranger.pid)]))
+        one.end_leftovers(lambda _line: None)
+        assert stranger.wait(10) == -9
