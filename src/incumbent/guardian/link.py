@@ -1,4 +1,5 @@
-"""The guardian's end of the link to its agent: bytes in both directions, never blocking.
+"""An agent's process, and the guardian's end of the link to it: bytes in both directions,
+never blocking.
 
 Rule of this file: what an agent sent before its end is read before the end is reported; an
 agent that does not read is not waited for.
@@ -6,14 +7,17 @@ agent that does not read is not waited for.
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
+from collections.abc import Sequence
 
 from incumbent.errors import RemoteWireError
 from incumbent.guardian import actions as a
 from incumbent.guardian import codec
 from incumbent.guardian import messages as m
 
-__all__ = ["Link"]
+__all__ = ["AgentProcess", "Link"]
 
 _BACKLOG = 16 * 1024 * 1024  # bytes that an agent may leave unread; ALIVE tells sooner
 
@@ -72,3 +76,28 @@ class Link:
     def has_unsent(self) -> bool:
         """Call `flush` when the socket is writable."""
         return bool(self._unsent)
+
+
+class AgentProcess:
+    """An agent's process and our end of its link. Raises OSError, ValueError."""
+
+    def __init__(self, agent_argv: Sequence[str]) -> None:
+        self.sock, theirs = socket.socketpair()
+        argv = [*agent_argv, "--link-fd", str(theirs.fileno())]
+        theirs.set_inheritable(True)
+        try:
+            self.pid = os.posix_spawnp(
+                argv[0],
+                argv,
+                os.environ,
+                file_actions=[(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)],
+                setsid=True,  # a terminal's signals are for us only
+                setsigmask=(),
+                setsigdef=signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP},
+            )
+        except BaseException:
+            self.sock.close()
+            raise
+        finally:
+            theirs.close()
+        self.pidfd = os.pidfd_open(self.pid)

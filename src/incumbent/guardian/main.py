@@ -17,7 +17,6 @@ import math
 import os
 import selectors
 import signal
-import socket
 import stat
 import time
 from collections import deque
@@ -28,15 +27,14 @@ from typing import Any
 from incumbent.guardian import actions as a
 from incumbent.guardian import kernel, words
 from incumbent.guardian.containment import CONTAINMENTS, PERMANENT, Tree
-from incumbent.guardian.link import Link
+from incumbent.guardian.link import AgentProcess, Link
+from incumbent.guardian.logs import Logs
 from incumbent.guardian.logwriter import LogPipe, relay
 from incumbent.guardian.table import Policy, Table
 
 __all__ = ["run"]
 
-_LOOK_EVERY = 1.0  # seconds between two looks at the log pipes
 _SPARE_AFTER = 2.0  # seconds from an agent's start to its spare's
-_REPLACED = "the log writer was replaced, lines may be missing here"
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -84,16 +82,16 @@ class _Guardian:
         self.timer = kernel.BoottimeTimer()
         self.trees: dict[tuple[str, int], Tree] = {}
         self.cgroups: dict[tuple[str, int], int] = {}  # descriptors to poll
-        self.logs: dict[tuple[str, int], LogPipe] = {}
         self.link: Link | None = None
         self.agent_pid = self.agent_pidfd = -1
-        self.spare: _Spare | None = None
+        self.spare: AgentProcess | None = None
         self.spare_at = math.inf
         self.closer_pid = self.closer_pidfd = -1
-        self.wake = self.look_at = self.closer_by = math.inf
+        self.wake = self.closer_by = math.inf
         self.code: int | None = None
         self.voice = 2
         self.helpers: set[int] = set()  # children that end when their pipe does
+        self.logs = Logs(self.selector, self.helpers, self.say)
 
     def run(self, parent: int | None) -> int:
         kernel.fill_standard_descriptors()
@@ -132,8 +130,8 @@ class _Guardian:
             event = self.events.popleft()
             self.carry_out(self.table.handle(event, kernel.boottime()), event)
             if isinstance(event, a.TreeEmpty | a.SpawnFailed):
-                self.forget_log(event.seat, event.epoch)
-        self.timer.set(min(self.wake, self.look_at, self.closer_by, self.spare_at))
+                self.logs.forget((event.seat, event.epoch))
+        self.timer.set(min(self.wake, self.logs.look_at, self.closer_by, self.spare_at))
 
     def carry_out(self, actions: Sequence[a.Action], event: a.Event | None = None) -> None:
         """And say it, afterwards: an agent waits for what is done, nobody for what is said."""
@@ -163,11 +161,8 @@ class _Guardian:
             self.wake = math.inf  # the table asks again
             self.on_link()
             self.events.append(a.Tick())
-        if now >= self.look_at:
-            self.look_at = now + _LOOK_EVERY if self.logs else math.inf
-            for key, log in self.logs.items():
-                if log.look():
-                    self.replace_writer(key, log)
+        if now >= self.logs.look_at:
+            self.logs.look(now)
         if now >= self.closer_by:
             self.closer_by = math.inf
             kernel.kill(self.closer_pidfd)
@@ -234,22 +229,6 @@ class _Guardian:
         if tree.is_reaped:
             self.trees.pop((tree.seat, tree.epoch), None)
 
-    def on_writer_death(self, key: tuple[str, int], pidfd: int) -> None:
-        self.selector.unregister(pidfd)
-        log = self.logs[key]
-        if log.bury():
-            self.logs.pop(key).close()
-        elif not log.is_young:  # else at the next look
-            self.replace_writer(key, log)
-
-    def replace_writer(self, key: tuple[str, int], log: LogPipe, note: str = _REPLACED) -> None:
-        try:
-            log.replace(note)
-        except OSError as error:
-            self.say(f"{key[0]} epoch {key[1]}: no log writer: {error.strerror}")
-        else:
-            self.watch_writer(key, log)
-
     def on_closer_death(self) -> None:
         self.selector.unregister(self.closer_pidfd)
         found = os.waitid(os.P_PIDFD, self.closer_pidfd, os.WEXITED | os.WNOHANG)
@@ -264,7 +243,7 @@ class _Guardian:
         spare, self.spare = self.spare, None
         try:
             if spare is None:
-                spare = _Spare(self.agent_argv)
+                spare = AgentProcess(self.agent_argv)
             else:
                 self.selector.unregister(spare.pidfd)
         except (OSError, ValueError) as error:
@@ -284,7 +263,7 @@ class _Guardian:
         """
         if self.spare is None:
             with suppress(OSError, ValueError):  # then the next agent is started when needed
-                spare = self.spare = _Spare(self.agent_argv)
+                spare = self.spare = AgentProcess(self.agent_argv)
                 self.watch(spare.pidfd, self.on_spare_death)
 
     def on_spare_death(self) -> None:
@@ -330,23 +309,7 @@ class _Guardian:
             self.cgroups[key] = tree.cgroup.changes.fileno()
             self.watch(self.cgroups[key], lambda: self.on_cgroup(tree))
         if log is not None:
-            log.close_write_end()
-            self.logs[key] = log
-            self.replace_writer(key, log, "")  # what is written until then waits in the pipe
-            self.look_at = min(self.look_at, kernel.boottime() + _LOOK_EVERY)
-
-    def watch_writer(self, key: tuple[str, int], log: LogPipe) -> None:
-        pidfd = log.pidfd
-        self.watch(pidfd, lambda: self.on_writer_death(key, pidfd))
-
-    def forget_log(self, seat: str, epoch: int) -> None:
-        """Its tree is empty: the writer ends by itself."""
-        log = self.logs.pop((seat, epoch), None)
-        if log is not None:
-            if log.pid > 0:
-                self.selector.unregister(log.pidfd)
-                self.helpers.add(log.pid)
-            log.close()
+            self.logs.keep(key, log)
 
     def signal(self, action: a.Signal) -> None:
         tree = self.trees.get((action.seat, action.epoch))
@@ -398,7 +361,7 @@ class _Guardian:
         pids = {self.agent_pid, self.closer_pid, *self.helpers}
         if self.spare is not None:
             pids.add(self.spare.pid)
-        pids.update(log.pid for log in self.logs.values())
+        pids.update(self.logs.pids())
         pids.update(tree.pid for tree in self.trees.values())
         return pids
 
@@ -425,31 +388,6 @@ class _Guardian:
             with suppress(OSError):
                 stamp = time.strftime("%H:%M:%S")
                 os.write(self.voice, f"{stamp} guardian: {words_}\n".encode()[:4000])
-
-
-class _Spare:
-    """An agent's process and our end of its link. Raises OSError, ValueError."""
-
-    def __init__(self, agent_argv: Sequence[str]) -> None:
-        self.sock, theirs = socket.socketpair()
-        argv = [*agent_argv, "--link-fd", str(theirs.fileno())]
-        theirs.set_inheritable(True)
-        try:
-            self.pid = os.posix_spawnp(
-                argv[0],
-                argv,
-                os.environ,
-                file_actions=[(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)],
-                setsid=True,  # a terminal's signals are for us only
-                setsigmask=(),
-                setsigdef=signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP},
-            )
-        except BaseException:
-            self.sock.close()
-            raise
-        finally:
-            theirs.close()
-        self.pidfd = os.pidfd_open(self.pid)
 
 
 def _only_wake(signo: int, frame: object) -> None:
