@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from incumbent.agent.start import together
 from incumbent.agent.tree import Breadcrumb, Desired, Tree, altered, read, seat_name, write
 from incumbent.cli.cluster import Cluster, all_breadcrumbs
 from incumbent.cli.exits import No, TimedOut
@@ -48,6 +49,7 @@ __all__ = [
 
 T = TypeVar("T")
 
+_COMPONENTS_AT_ONCE = 32
 _SEATS_AT_ONCE = 400
 """So many seats' znodes go into one multi; a multi has at most 256 KB."""
 
@@ -77,7 +79,12 @@ async def apply(
     One that an operator stopped stays stopped, unless `run`.
     """
     await make_skeleton(client, tree)
-    changes = [await again(lambda spec=spec: _declare(client, tree, spec, run)) for spec in specs]  # type: ignore[misc]
+    changes: list[Change] = []
+    for at in range(0, len(specs), _COMPONENTS_AT_ONCE):
+        batch = specs[at : at + _COMPONENTS_AT_ONCE]
+        changes += await together(
+            *(again(lambda spec=spec: _declare(client, tree, spec, run)) for spec in batch)  # type: ignore[misc]
+        )
     ours = {spec.name for spec in specs}
     others = [name for name in await components(client, tree) if name not in ours]
     return [*changes, *(Change(name, "absent") for name in others)]

@@ -304,6 +304,8 @@ class ProcessTable(Protocol):
 def carry_out(action: Action, processes: ProcessTable) -> None:
     """Dispatch one action to the method that does it."""
     match action:
+        case WriteDeadline():  # the most frequent by far
+            processes.write_deadline(action)
         case SpawnAgent():
             processes.spawn_agent(action)
         case KillAgent():
@@ -316,8 +318,6 @@ def carry_out(action: Action, processes: ProcessTable) -> None:
             processes.signal(action)
         case KillTree():
             processes.kill_tree(action)
-        case WriteDeadline():
-            processes.write_deadline(action)
         case Reap():
             processes.reap(action)
         case RunCloser():
