@@ -266,3 +266,29 @@ def memory_has(pid: int, secret: str) -> bool:
 
 def assert_gone(pid: int) -> None:
     wait_until(lambda: not Path(f"/proc/{pid}").exists(), what=f"{pid} to be gone")
+
+
+def test_a_storm_of_signals_is_stood_while_lines_are_written(tmp_path: Path) -> None:
+    with guardian(tmp_path) as g:
+        agent = g.connected()
+        for _ in range(10_000):
+            g.process.send_signal(signal.SIGCHLD)
+
+        g.run(agent, g.nasty("plain"))
+
+        agent.lease(60.0)
+
+
+def test_told_to_stop_while_many_programs_start_it_leaves_none(tmp_path: Path) -> None:
+    with guardian(tmp_path) as g:
+        agent = g.connected()
+        starts = [g.nasty("plain", seat=f"c{n}/0") for n in range(30)]
+        agent.say(*starts)
+        agent.expect(m.Started)
+
+        g.process.send_signal(signal.SIGTERM)
+        agent.expect(m.Shutdown)
+        agent.say(m.Bye(code=0))
+
+        assert g.process.wait(30) == 0
+        assert g.all_dead()

@@ -24,23 +24,33 @@ KINDS = [
     "floods",
     "closes-output",
     "stops-itself",
+    "stopped-daughter",
 ]
 SEALED_IMPOSSIBLE = probe()["sealed"]
+with_sealed = pytest.mark.skipif(
+    bool(SEALED_IMPOSSIBLE) and not os.environ.get("CI"), reason=SEALED_IMPOSSIBLE
+)
 CONTAINMENTS = [
-    pytest.param(
-        "sealed",
-        marks=pytest.mark.skipif(
-            bool(SEALED_IMPOSSIBLE) and not os.environ.get("CI"), reason=SEALED_IMPOSSIBLE
-        ),
-    ),
+    pytest.param("sealed", marks=with_sealed),
     pytest.param("contained", marks=with_cgroups),
     "swept",
 ]
 contained = pytest.mark.parametrize("containment", CONTAINMENTS)
+every_kind = pytest.mark.parametrize(
+    ("kind", "containment"),
+    [
+        *(pytest.param(kind, "sealed", marks=with_sealed) for kind in KINDS),
+        *((kind, "swept") for kind in KINDS),
+        # what a contained tree has besides a swept one is for those who are hard to find
+        *(
+            pytest.param(kind, "contained", marks=with_cgroups)
+            for kind in ("daughter", "fast-breeder", "stopped-daughter")
+        ),
+    ],
+)
 
 
-@contained
-@pytest.mark.parametrize("kind", KINDS)
+@every_kind
 def test_a_stop_ends_the_whole_tree(tmp_path: Path, kind: str, containment: str) -> None:
     with guardian(tmp_path) as g:
         agent = g.connected()
@@ -52,8 +62,7 @@ def test_a_stop_ends_the_whole_tree(tmp_path: Path, kind: str, containment: str)
         assert g.all_dead()
 
 
-@contained
-@pytest.mark.parametrize("kind", KINDS)
+@every_kind
 def test_the_guardians_death_ends_the_whole_tree(
     tmp_path: Path, kind: str, containment: str
 ) -> None:

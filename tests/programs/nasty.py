@@ -76,6 +76,16 @@ def main() -> None:
         daughter()
         ready()
         sleep_for_ever()
+    elif kind == "stopped-daughter":  # nobody's child, and frozen
+        if os.fork() == 0:
+            os.setsid()
+            if os.fork() == 0:
+                ready()
+                os.kill(os.getpid(), signal.SIGSTOP)
+                sleep_for_ever()
+            os._exit(0)
+        ignore_stop()
+        sleep_for_ever()
     elif kind == "leaves-cgroup":  # sys.argv[4]: another one's cgroup.procs
         if os.fork() == 0:
             ignore_stop()
