@@ -16,7 +16,9 @@ from pathlib import Path
 
 from benchmarks.results import Outcome, block, document, in_columns, kept_block, machine, table
 
-QUESTIONS = ("failover", "respawn", "handover", "supervisor", "recipes", "up", "server", "client")
+QUESTIONS = (
+    *("failover", "respawn", "handover", "supervisor", "recipes", "work", "up", "server", "client"),
+)
 APART = ("serving",)
 """Asked by name only: it takes minutes, and its figures are a block of their own."""
 

@@ -18,7 +18,7 @@ from tests.simulation.locks import LockTrial, MultiLockTrial, RwLockTrial, Semap
 from tests.simulation.once import OnceTrial
 from tests.simulation.recipes import Trial
 from tests.simulation.views import CacheTrial, GroupTrial, ObserverTrial
-from tests.simulation.work import NaiveTrial, WorkTrial
+from tests.simulation.work import NaiveTrial, WorkQueueTrial, WorkTrial
 
 from incumbent.testing.faults import Fault
 
@@ -53,6 +53,7 @@ WORLDS: dict[str, Run] = {
     "cache": lambda seed, kinds, faults: CacheTrial(seed, kinds=kinds, faults=faults),
     "group": lambda seed, kinds, faults: GroupTrial(seed, kinds=kinds, faults=faults),
     "work": lambda seed, kinds, faults: WorkTrial(seed, kinds=kinds, faults=faults),
+    "work-queue": lambda seed, kinds, faults: WorkQueueTrial(seed, kinds=kinds, faults=faults),
     "work-naive": lambda seed, kinds, faults: NaiveTrial(seed, kinds=kinds, faults=faults),
     "observer": lambda seed, kinds, faults: ObserverTrial(seed, kinds=kinds, faults=faults),
 }

@@ -178,6 +178,13 @@ MUTANTS = [
         "    if True:\n",
         world="failures",
     ),
+    Mutant(
+        "a claim that is gone was ended only if its record says so",
+        "work/claim.py",
+        "                    if await self._has_become(after):\n",
+        "                    if True:\n",
+        world="work-queue",
+    ),
     # What only an ensemble can catch:
     Mutant(
         "an acknowledged beat is not yet a renewed session",

@@ -12,7 +12,7 @@ import os
 import pytest
 from tests.simulation.hunt import CAUGHT, main
 from tests.simulation.on_ensemble import on_ensemble
-from tests.simulation.work import WorkTrial
+from tests.simulation.work import WorkQueueTrial, WorkTrial
 
 FIRST = int(os.environ.get("FIRST", "0"))
 SEEDS = int(os.environ.get("SEEDS", "20"))
@@ -20,19 +20,29 @@ SEEDS = int(os.environ.get("SEEDS", "20"))
 PER_TEST = 10
 
 
-@pytest.mark.parametrize("first", range(FIRST, FIRST + 10 * SEEDS, PER_TEST))
+@pytest.mark.parametrize("first", range(FIRST, FIRST + 6 * SEEDS, PER_TEST))
 def test_each_order_is_charged_once(first: int) -> None:
     for seed in range(first, first + PER_TEST):
         WorkTrial(seed).run()
 
 
-@pytest.mark.parametrize("first", range(FIRST, FIRST + 2 * SEEDS, PER_TEST))
+@pytest.mark.parametrize("first", range(FIRST, FIRST + SEEDS, PER_TEST))
 def test_the_same_where_answers_are_lost_and_nothing_else(first: int) -> None:
     for seed in range(first, first + PER_TEST):
         WorkTrial(seed, kinds=("lose replies",)).run()
 
 
-@pytest.mark.parametrize("seed", range(FIRST, FIRST + SEEDS // 2))
+@pytest.mark.parametrize("first", range(FIRST, FIRST + SEEDS, PER_TEST))
+def test_each_item_of_a_work_queue_is_done(first: int) -> None:
+    for seed in range(first, first + PER_TEST):
+        WorkQueueTrial(seed).run()
+
+
+def test_a_claim_that_went_with_its_session_is_not_taken_for_one_that_was_ended() -> None:
+    WorkQueueTrial(14).run()
+
+
+@pytest.mark.parametrize("seed", range(FIRST, FIRST + SEEDS // 5))
 def test_the_same_on_an_ensemble(seed: int) -> None:
     on_ensemble(WorkTrial)(seed).run()
 
@@ -49,8 +59,9 @@ def test_a_claim_that_was_ended_while_it_was_being_proven_holds_nobody_up() -> N
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
 def test_many_more_seeds() -> None:
-    for seed in range(FIRST + 10 * SEEDS, FIRST + 10 * SEEDS + 4_000):
+    for seed in range(FIRST + 6 * SEEDS, FIRST + 6 * SEEDS + 4_000):
         WorkTrial(seed).run()
+        WorkQueueTrial(seed).run()
 
 
 @pytest.mark.soak

@@ -25,7 +25,7 @@ from incumbent.testing.faults import ALL_KINDS, Fault
 from incumbent.testing.world import Host, Process
 from incumbent.work import Claim, Work
 
-__all__ = ["NaiveTrial", "WorkTrial"]
+__all__ = ["NaiveTrial", "WorkQueueTrial", "WorkTrial"]
 
 LAG = 0.5
 """Seconds, as stated to the library; the copies lag for a little less, for clocks drift."""
@@ -182,6 +182,109 @@ class WorkTrial(Trial):
     def leftovers(self, tree: Mapping[str, bytes]) -> Sequence[str]:
         """Claims; and marks older than what sweeps them are looked at elsewhere."""
         return [path for path in tree if path.endswith("/c")]
+
+
+class WorkQueueTrial(Trial):
+    """Each item that was put is done in the end, none by two at a time, and once unless a claim was
+    lost, or its worker died, between its effect and its end."""
+
+    name = "work-queue"
+    faults_for = 5.0
+    look_every = 0.05
+    most = 20  # items
+
+    def __init__(
+        self, seed: int, *, kinds: Sequence[str] = (), faults: Sequence[Fault] | None = None
+    ) -> None:
+        super().__init__(seed, kinds=kinds, faults=faults)
+        self.put: set[bytes] = set()
+        self.finished: set[bytes] = set()
+        self.ending: set[bytes] = set()
+        self.at_work: dict[bytes, list[tuple[Process, Claim]]] = {}
+        self.begun = 0
+
+    async def use(self, zk: aio.Zk, host: Host) -> None:
+        async with zk.work_queue("/app/q", tries=1_000) as queue:
+            for _ in range(host.rng.randrange(1, 6)):
+                if self.begun < self.most and host.rng.random() < 0.5:
+                    self.begun += 1
+                    data = f"{self.begun}".encode()
+                    delay = host.rng.choice([0.0, host.rng.uniform(0, 2)])
+                    await queue.put(data, delay=delay)
+                    self.put.add(data)
+                elif host.rng.random() < 0.2:
+                    taking = asyncio.create_task(queue.take())
+                    await asyncio.wait([taking], timeout=host.rng.expovariate(10))
+                    taking.cancel()
+                    await asyncio.wait([taking])
+                    if not taking.cancelled() and (claim := taking.result()) is not None:
+                        claim.give_back()
+                elif (claim := await queue.take(host.rng.choice([0, 0.5]))) is not None:
+                    await self.handle(claim, host)
+        await asyncio.sleep(host.rng.expovariate(5))
+
+    async def handle(self, claim: Claim, host: Host) -> None:
+        entry = (host.processes[0], claim)
+        self.at_work.setdefault(claim.payload, []).append(entry)
+        self.look_at(claim.payload)
+        try:
+            async with claim:
+                await asyncio.sleep(host.rng.expovariate(host.rng.choice([1, 20])))
+                if host.rng.random() < 0.1:
+                    await claim.fail("so")
+                    return
+                if claim.payload in self.finished:
+                    self.blame(f"{claim.payload!r} was given out after it was done")
+                self.ending.add(claim.payload)
+                await claim.done()
+                self.finished.add(claim.payload)
+        finally:
+            self.at_work[claim.payload].remove(entry)
+
+    def look_at(self, item: bytes) -> None:
+        believing = [
+            process.host.name
+            for process, claim in self.at_work.get(item, ())
+            if process.alive and claim.remaining() > 0
+        ]
+        if len(believing) > 1:
+            self.blame(f"{item!r} is believed by {', '.join(believing)} at once")
+
+    def look(self) -> None:
+        for item in self.at_work:
+            self.look_at(item)
+
+    def progressed(self) -> Mapping[str, int]:
+        return {}
+
+    async def progress(self) -> None:
+        """All that is there comes out: what was put for certain is done, or was done by one whose
+        answer was lost, and then it is gone."""
+        deadline = self.world.now + self.progress_within
+        while await self.left():
+            if self.world.now > deadline:
+                self.blame(f"still in the queue {self.progress_within:g} s after healing")
+                return
+            await asyncio.sleep(0.2)
+
+    async def left(self) -> bool:
+        """Is anything still there? Nothing more is put."""
+        self.begun = self.most
+        judge = self.world.host("judge")
+        found: list[str] = []
+
+        async def ask() -> None:
+            async with self.connect(judge) as zk:
+                with contextlib.suppress(NoNode):
+                    found.extend(await zk.children("/app/q"))
+
+        await judge.run(ask(), "main").wait()
+        return bool(found)
+
+    def leftovers(self, tree: Mapping[str, bytes]) -> Sequence[str]:
+        if lost := self.put - self.ending:
+            self.blame(f"gone, and nobody has done it: {lost}")
+        return [path for path in tree if path != "/app/q"]
 
 
 class NaiveTrial(WorkTrial):

@@ -273,7 +273,7 @@ class Claim:
         try:
             if wait:
                 await asyncio.sleep(wait)
-            await self._carry_out(self._operations(after))
+            await self._carry_out(after)
             if after is not None and after.state == "done":
                 marked_at = self._version + 1
         finally:
@@ -286,14 +286,17 @@ class Claim:
             return [claim, Delete(self.path, self._version)]
         return [claim, SetData(self.path, after.write(name(self.path)), self._version)]
 
-    async def _carry_out(self, operations: list[MultiOp]) -> None:
+    async def _carry_out(self, after: Record | None) -> None:
         """Returns when it is done; raises `ClaimLost` when the session ended before."""
+        operations = self._operations(after)
         pause = Pause()
         is_certain = True
         while not self.is_session_over:
             try:
-                if not is_certain and await self._is_gone():
-                    return
+                if not is_certain and not await self._still_stands():
+                    if await self._has_become(after):
+                        return
+                    break  # it went with its session
                 self._stop_beating()  # what is sent behind this finds no znode any more
                 await self._client.multi(operations)
                 return
@@ -317,15 +320,26 @@ class Claim:
         assert self.lost.error is not None
         raise self.lost.error
 
-    async def _is_gone(self) -> bool:
-        """Has our lost write been carried out? Then our claim's znode is gone."""
+    async def _still_stands(self) -> bool:
+        """Is our claim's znode there, behind all that we have sent?"""
         (found,) = await read_back(self._client, GetData(self.znode))
         if isinstance(found, NoNode):
-            return True
+            return False
         if isinstance(found, BaseException):
             raise found
         _, stat = found
-        return bool(stat.czxid != self._czxid)
+        return bool(stat.czxid == self._czxid)
+
+    async def _has_become(self, after: Record | None) -> bool:
+        """Our znode is gone: by our lost write, or with our session? By the first, its record is
+        as we wrote it. Where others have been there since, that is not known, and not said."""
+        try:
+            data, stat = await self._client.get(self.path)
+        except NoNode:
+            return after is None
+        if after is None:
+            return False
+        return stat.version == self._version + 1 and data == after.write(name(self.path))
 
     def _taken_away(self) -> None:
         why = "its znodes were changed or deleted by somebody"
