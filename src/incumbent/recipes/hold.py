@@ -36,7 +36,7 @@ from incumbent.wire import MultiResult
 if TYPE_CHECKING:
     from incumbent.recipes.place import Place
 
-__all__ = ["Guarding", "Hold", "Scope", "Transaction"]
+__all__ = ["Guarding", "Held", "Hold", "Scope", "Transaction"]
 
 _LASTING = 0.05
 """Seconds after which a hold has its znode watched, to be told of a deletion by hand or a request
@@ -340,6 +340,28 @@ class Scope(Generic[HeldT]):
     def _cancel(self) -> None:
         self._is_interrupted = True
         self._task.cancel()
+
+
+class Held(Scope[Hold]):
+    """A scope that gives its places up at the end, however it ends."""
+
+    async def __aenter__(self) -> Hold:
+        try:
+            return await super().__aenter__()
+        except BaseException:
+            self._hold.release()
+            raise
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            await super().__aexit__(kind, error, traceback)
+        finally:
+            self._hold.release()
 
 
 class Transaction(transaction.Transaction):

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from incumbent.errors import Deposed
-from incumbent.recipes.hold import Hold, Scope
+from incumbent.recipes.hold import Held, Hold
 from incumbent.recipes.lock import acquire
 from incumbent.recipes.place import Place
 from incumbent.recipes.queue import Queue
@@ -36,8 +36,5 @@ async def lead(
     leadership = await acquire(
         queue, member, error=Deposed, timeout=timeout, grace=grace, on_change=on_change
     )
-    try:
-        async with Scope(leadership):
-            yield leadership
-    finally:
-        leadership.release()
+    async with Held(leadership):
+        yield leadership

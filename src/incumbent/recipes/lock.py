@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from incumbent.errors import HoldLost, LockLost, LockTimeout, NoNode
-from incumbent.recipes.hold import Hold, Scope
+from incumbent.recipes.hold import Held, Hold
 from incumbent.recipes.place import REVOKE, Place, join
 from incumbent.recipes.queue import Queue
 from incumbent.recipes.standing import as_bytes, given_up_on_error, wait
@@ -43,12 +43,10 @@ async def lock(
         yield held
         return
     queue.ledger.refuse_nested(queue.path, task)
-    hold = await acquire(queue, member, timeout=timeout, grace=grace, is_reader=is_reader)
-    try:
-        async with Scope(hold):
-            yield hold
-    finally:
-        hold.release()
+    async with Held(
+        await acquire(queue, member, timeout=timeout, grace=grace, is_reader=is_reader)
+    ) as hold:
+        yield hold
 
 
 @asynccontextmanager
@@ -64,11 +62,8 @@ async def try_lock(
     if hold is None:
         yield None
         return
-    try:
-        async with Scope(hold):
-            yield hold
-    finally:
-        hold.release()
+    async with Held(hold):
+        yield hold
 
 
 async def acquire(

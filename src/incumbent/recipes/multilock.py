@@ -30,7 +30,7 @@ from incumbent.errors import (
 )
 from incumbent.recipes.entry import TRIES, Entry, enter, look
 from incumbent.recipes.flight import flight
-from incumbent.recipes.hold import Hold, Scope
+from incumbent.recipes.hold import Held, Hold
 from incumbent.recipes.ledger import Ledger, Pause
 from incumbent.recipes.place import Place
 from incumbent.recipes.queue import Queue
@@ -72,12 +72,8 @@ class MultiLock:
         The arguments are those of `zk.lock`; `hold.fencing_token` is good for each of them.
         """
         self.refuse_nested(asyncio.current_task())
-        hold = await self.take(member, timeout=timeout, grace=grace)
-        try:
-            async with Scope(hold):
-                yield hold
-        finally:
-            hold.release()
+        async with Held(await self.take(member, timeout=timeout, grace=grace)) as hold:
+            yield hold
 
     @asynccontextmanager
     async def try_acquire(
@@ -88,11 +84,8 @@ class MultiLock:
         if hold is None:
             yield None
             return
-        try:
-            async with Scope(hold):
-                yield hold
-        finally:
-            hold.release()
+        async with Held(hold):
+            yield hold
 
     async def take(
         self,

@@ -43,7 +43,7 @@ from incumbent.errors import (
 )
 from incumbent.recipes.dialects import OURS
 from incumbent.recipes.flight import flight
-from incumbent.recipes.hold import Hold, Scope
+from incumbent.recipes.hold import Held, Hold
 from incumbent.recipes.ledger import SYSTEM_ERROR, Ledger, Pause
 from incumbent.recipes.place import Place, join
 from incumbent.recipes.queue import Queue
@@ -120,12 +120,8 @@ class Semaphore:
 
         The arguments are those of `zk.lock`. The hold has no fencing token: several are inside.
         """
-        hold = await self.take(member, timeout=timeout, grace=grace)
-        try:
-            async with Scope(hold):
-                yield hold
-        finally:
-            hold.release()
+        async with Held(await self.take(member, timeout=timeout, grace=grace)) as hold:
+            yield hold
 
     @asynccontextmanager
     async def try_acquire(
@@ -136,11 +132,8 @@ class Semaphore:
         if hold is None:
             yield None
             return
-        try:
-            async with Scope(hold):
-                yield hold
-        finally:
-            hold.release()
+        async with Held(hold):
+            yield hold
 
     async def take(
         self,
