@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
@@ -11,6 +12,7 @@ import pytest
 from tests.faults.recipes_relay import relay_to
 from tests.unit.recipes.servers import Asked, connected, embedded
 from tests.unit.recipes.stand_in import StandIn
+from tests.waiting import eventually
 
 import incumbent
 from incumbent import aio
@@ -151,3 +153,32 @@ def test_blocking_holds_are_counted_by_the_same_names() -> None:
             tokens.append(hold.fencing_token)
 
     assert tokens == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("kind", ["lock", "semaphore"])
+async def test_cancelled_after_any_number_of_loop_turns_nobody_is_left_standing(kind: str) -> None:
+    directory = "/l" if kind == "lock" else "/l/queue"
+    async with embedded() as server, connected(server) as zk, connected(server) as other:
+        async with KINDS[kind](other):
+            pass
+        entered: list[int] = []
+
+        async def holds() -> None:
+            async with KINDS[kind](zk) as hold:
+                entered.append(hold.fencing_token)
+                await asyncio.sleep(5)
+
+        for turns in range(0, 60, 2):
+            task = asyncio.create_task(holds())
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            await eventually(lambda: _is_empty(other, directory))
+
+        assert entered, "the last ones were let run until they held it"
+        assert entered == sorted(set(entered))
+
+
+async def _is_empty(zk: aio.Zk, directory: str) -> bool:
+    return await zk.children(directory) == []
