@@ -264,7 +264,7 @@ def test_bytes_that_are_no_spec_are_an_error_with_their_path(data: bytes) -> Non
         ("isolation", "docker"),
         ("user", "a b"),
         ("umask", 512),
-            ("stop_http", "http://example.com/quit"),
+        ("stop_http", "http://example.com/quit"),
         ("limits", {"wished-for": 1}),
         ("on_unclean", "maybe"),
     ],
@@ -294,3 +294,16 @@ def test_changed_keys_names_what_differs_and_each_variable() -> None:
 
     assert changed_keys(old, new) == ["env.A", "env.B", "env.C", "copies"]
     assert changed_keys(new, new) == []
+
+
+def test_what_is_wrong_with_a_secret_is_said_without_it() -> None:
+    text = b'[component.web]\ncommand = "web --token=hunter2 \\"x"\nenv = { DB_PASSWORD = 4711, PORT = 80 }\n'
+
+    with pytest.raises(SpecErrors) as caught:
+        parse_specs(text, "c.toml")
+
+    said = str(caught.value)
+    assert "hunter2" not in said and "4711" not in said
+    assert "--token=***" in said
+    assert "env.DB_PASSWORD: expected a string, got an integer; write it in quotes" in said
+    assert 'env.PORT: expected a string, got an integer; write "80"' in said

@@ -14,7 +14,7 @@ import signal
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, get_args
 
-from incumbent.masking import masked, masked_words
+from incumbent.masking import is_secret, masked_words
 from incumbent.settings import name_problem
 from incumbent.spec.limits import check_limits
 from incumbent.spec.spec import LOCAL_URL, MOST_COPIES, OnFailure
@@ -106,9 +106,8 @@ def _env(value: Any, wrong: Wrong) -> dict[str, str]:
             wrong("this variable is set by Incumbent; expected another name", name)
         if isinstance(text, (bool, int, float)):
             literal = str(text).lower() if isinstance(text, bool) else text
-            wrong(
-                f'expected a string, got {kind(text)}; write "{masked(name, str(literal))}"', name
-            )
+            shown = "it in quotes" if is_secret(name) else f'"{literal}"'
+            wrong(f"expected a string, got {kind(text)}; write {shown}", name)
         elif not isinstance(text, str):
             wrong(f"expected a string, got {kind(text)}", name)
         elif "\0" in text:
