@@ -23,7 +23,8 @@ class ReadWriteLock:
     """The read-write lock at a queue's path.
 
     The arguments are those of `zk.lock`. Not reentrant, and a reader cannot become a writer: it
-    would wait for itself, and raises RuntimeError at once. A reader's hold has no fencing token.
+    would wait for itself, and raises RuntimeError at once. A reader's hold has a fencing token with
+    an `epoch_path` only.
     """
 
     def __init__(self, queue: Queue) -> None:

@@ -118,7 +118,8 @@ class Semaphore:
     ) -> AsyncIterator[Hold]:
         """Wait until we are inside; cancel the block if that is lost (`LockLost`).
 
-        The arguments are those of `zk.lock`. The hold has no fencing token: several are inside.
+        The arguments are those of `zk.lock`. Several are inside: without an `epoch_path` there is no
+        fencing token.
         """
         async with Held(await self.take(member, timeout=timeout, grace=grace)) as hold:
             yield hold
