@@ -49,11 +49,8 @@ CLOSING = 2.0
 """Seconds that the end of our session may take; then it simply expires."""
 
 
-class HandlerFailed(Exception):
+class HandlerFailed(IncumbentError):
     """A handler ended otherwise than with exit code 0; the sentence says how."""
-
-    def __str__(self) -> str:
-        return str(self.args[0])
 
 
 class Working:

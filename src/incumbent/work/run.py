@@ -22,6 +22,7 @@ from typing import Any
 from incumbent.errors import (
     ClaimLost,
     FateUnknown,
+    IncumbentError,
     NotSent,
     Refused,
     SessionExpired,
@@ -307,7 +308,9 @@ class Runner:
         await _result(self._plan.handler(*arguments))
 
     def _failed(self, claim: Claim, error: Exception) -> None:
-        why = f"{type(error).__name__}: {error}"
+        why = str(error)
+        if not isinstance(error, IncumbentError):  # ours are sentences
+            why = f"{type(error).__name__}: {why}"
         failures = claim.record.failures + 1
         if failures >= self._plan.tries:
             claim.park(why)
