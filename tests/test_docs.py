@@ -52,6 +52,7 @@ COMMANDS = (
         "logs",
     ),
     *("node list", "node confirm-dead"),
+    *("config get", "config set", "config edit", "config history", "config revert"),
     *("elect", "lock", "once", "server", "server backup", "server restore", "demo", "doctor", "why"),
     *("work run", "work parked", "work retry", "work done"),
     *("queue put", "queue take"),

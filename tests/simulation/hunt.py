@@ -10,7 +10,9 @@ import traceback
 from collections.abc import Callable, Sequence
 
 from tests.simulation.barriers import BarrierTrial, DoubleBarrierTrial
+from tests.simulation.cared import CaredFor
 from tests.simulation.cluster import Cluster
+from tests.simulation.configured import Rewritten
 from tests.simulation.election import Election
 from tests.simulation.failing import Failing
 from tests.simulation.items import CounterTrial, QueueTrial, ValueTrial
@@ -38,6 +40,8 @@ WORLDS: dict[str, Run] = {
         seed, kinds=kinds or None, faults=faults, ensemble=True
     ),
     "failures": lambda seed, kinds, faults: Failing(seed, kinds=kinds or None, faults=faults),
+    "cared-for": lambda seed, kinds, faults: CaredFor(seed, kinds=kinds or None, faults=faults),
+    "configured": lambda seed, kinds, faults: Rewritten(seed, kinds=kinds or None, faults=faults),
     "queue": lambda seed, kinds, faults: QueueTrial(seed, kinds=kinds, faults=faults),
     "counter": lambda seed, kinds, faults: CounterTrial(seed, kinds=kinds, faults=faults),
     "value": lambda seed, kinds, faults: ValueTrial(seed, kinds=kinds, faults=faults),

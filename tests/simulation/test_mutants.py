@@ -214,6 +214,31 @@ MUTANTS = [
         world="rwlock",
     ),
     Mutant(
+        "a respawned agent knows what configuration an instance was started with",
+        "agent/seat.py",
+        "            self._settling = Settling(in_effect=crumb.config, seen=crumb.config)\n        else:\n",
+        "            there = self._term.digests(self._view.spec)\n"
+        "            self._settling = Settling(in_effect=there, seen=there)\n        else:\n",
+        ("kill agent",),
+        world="configured",
+    ),
+    Mutant(
+        "an instance is not proven dead before everything beside it is",
+        "agent/beside.py",
+        "        while alive := [each for each in self.alive() if not each.is_empty]:\n",
+        "        while alive := []:\n",
+        ("drain",),
+        world="cared-for",
+    ),
+    Mutant(
+        "a start waits for the hook that comes before it",
+        "agent/seat.py",
+        '            await self._not_started(place, epoch, f"before_start: {problem}")\n            return\n',
+        "            pass\n",
+        ("drain",),
+        world="cared-for",
+    ),
+    Mutant(
         "no more are inside than the size allows",
         "recipes/semaphore.py",
         "        return len(self._place.ahead()) < self._size\n",

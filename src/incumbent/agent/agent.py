@@ -102,6 +102,9 @@ class Host(Processes, Protocol):
     def remember_losses(self, losses: Sequence[Loss]) -> None:
         """For the next agent, and for `status` while nobody can be asked."""
 
+    def write_config(self, spec: Spec, seat: str, name: str, value: str) -> str:
+        """The path of a file with `value`, whole at every moment. Raises `SpecErrors`."""
+
     def remember(self, instances: Mapping[str, Instance]) -> None:
         """Write down which trees there are, for the next life of this node."""
 
@@ -303,9 +306,9 @@ class Agent:
             return  # the session is over, and nothing of ours is left
         tree, proved_at = Tree(self.settings.root), self.clock.wall()
         ops: list[MultiOp] = []
-        for instance in ran:
+        for instance in {each.mark: each for each in ran}.values():
             observed = Observed(
-                epoch=instance.epoch,
+                epoch=instance.mark[1],
                 state="released",
                 node=self.settings.node,
                 since=proved_at,
@@ -313,9 +316,10 @@ class Agent:
                 noticed_at=noticed_at,
                 proved_at=proved_at,
             )
+            seat, epoch = instance.mark
             ops += [
-                Delete(instance.breadcrumb),
-                SetData(tree.observed(instance.seat), write(observed)),
+                Delete(tree.breadcrumb(seat, epoch)),
+                SetData(tree.observed(seat), write(observed)),
             ]
         await give_up(client, ops)
         is_closed = await client.close()

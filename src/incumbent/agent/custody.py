@@ -43,6 +43,9 @@ class Processes(Protocol):
     async def sweep(self, seat: str, epoch: int) -> None:
         """Kill what carries our mark, this seat and epoch until none is found twice."""
 
+    def tell_deadline(self, at: float) -> None:
+        """Until when programs may live if no beat is acknowledged any more. It only informs."""
+
 
 class Pidfds:
     """The processes of this machine, each by a pidfd that we hold."""
@@ -80,6 +83,9 @@ class Pidfds:
     async def sweep(self, seat: str, epoch: int) -> None:
         while not end_seat(self.owner, seat, epoch, 1.0):  # noqa: ASYNC110  (it looks at /proc: nothing to wait for)
             await asyncio.sleep(0.05)
+
+    def tell_deadline(self, at: float) -> None:
+        """Where there is only one command, whoever runs it tells it."""
 
 
 class Custody:
@@ -174,6 +180,7 @@ class Custody:
                 last_zxid=client.last_zxid,
             )
         )
+        self._processes.tell_deadline(valid_until - Numbers.of(client.timeout).hard)
         if self.awaits_lease:
             self.bell.ring()
             self.awaits_lease = self.ring_seat is None
@@ -218,7 +225,8 @@ class Custody:
                 self._kill(instance.pid)
                 await self._watch(instance.pid)
             if instance.containment != "sealed" or not instance.pid:
-                await self._processes.sweep(instance.seat, instance.epoch)
+                for name in dict.fromkeys([(instance.seat, instance.epoch), instance.mark]):
+                    await self._processes.sweep(*name)
             instance.state = "empty"
 
     def _watch(self, pid: int) -> asyncio.Future[None]:
@@ -265,6 +273,10 @@ class Custody:
             case m.Shutdown(why=why):
                 if not self.draining.done():
                     self.draining.set_result(why)
+            case m.Told():
+                instance = self.instances.get(message.seat)
+                if instance is not None and instance.epoch == message.epoch:
+                    instance.hear(message)
             case m.Started() | m.Refused() | m.Stopping() | m.Exited() | m.Empty() | m.Stuck():
                 instance = self.instances.get(message.seat)
                 if instance is not None and instance.epoch == message.epoch:

@@ -1,10 +1,10 @@
-"""A file that says until when COMMAND may live if ZooKeeper is not heard from any more.
+"""A file that says until when a program may live if ZooKeeper is not heard from any more.
 
 One number: seconds of CLOCK_BOOTTIME, the clock of /proc/uptime. It rises with each beat, by
 renaming a new file over the old one, so that whoever reads it reads a whole number.
 
 Rule of this file: it informs and nothing depends on it; a file system that cannot be written to
-costs the file, not the command.
+costs the file, not the program.
 """
 
 from __future__ import annotations
@@ -23,20 +23,23 @@ _OLD = 3600.0
 
 
 class DeadlineFile:
-    """`path` is "" until the first `write`, and where nothing can be written."""
+    """`path` is "" where nothing can be written, and without a name until the first `write`."""
 
-    def __init__(self, environ: Mapping[str, str]) -> None:
-        """In memory, where the system has a place for that: no disk is waited for."""
+    def __init__(self, environ: Mapping[str, str], *, name: str = "") -> None:
+        """In memory, where the system has a place for that: no disk is waited for.
+
+        `name`: a node's file, which the next agent of this node goes on with. Else it is new.
+        """
         places = (environ.get("XDG_RUNTIME_DIR"), "/dev/shm", tempfile.gettempdir())
         self._places = [place for place in places if place and os.access(place, os.W_OK)]
-        self.path = ""
+        self.path = f"{self._places[0]}/incumbent-{name}.deadline" if name and self._places else ""
 
     def write(self, deadline: float) -> None:
         try:
             if not self.path:
                 self.path = self._make(deadline)
             new = f"{self.path}.new"
-            descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+            descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o644)
             try:
                 os.write(descriptor, f"{deadline:.6f}\n".encode())
             finally:

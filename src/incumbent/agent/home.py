@@ -149,6 +149,22 @@ class Home:
             raise HomeUnusable(self.folder, (error.strerror or str(error)).lower()) from error
         return node_id
 
+    def write_config(self, name: str, value: str, owner: tuple[int, int] | None) -> Path:
+        """A file of configuration, replaced as a whole; only `owner` (user, group) and we read it.
+        Raises OSError."""
+        folder = self.folder / "config"
+        folder.mkdir(mode=0o711, exist_ok=True)
+        path = folder / name.replace("/", "-")
+        draft = path.with_name(f"{path.name}.new")
+        fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+        try:
+            os.write(fd, value.encode())
+            if owner is not None and owner[0] != os.geteuid():
+                os.fchown(fd, *owner)
+        finally:
+            os.close(fd)
+        return draft.replace(path)
+
     def remember(
         self, owner: str, instances: Mapping[str, Instance], cgroups: Path | None = None
     ) -> None:
@@ -156,8 +172,8 @@ class Home:
         cgroup that it has if it has one. `cgroups`: where those are made."""
         trees = [
             {
-                "seat": each.seat,
-                "epoch": each.epoch,
+                "seat": each.mark[0],
+                "epoch": each.mark[1],
                 "pid": each.pid,
                 "start_time": each.start_time or start_time(each.pid) or 0,
                 "boot_id": boot_id(),

@@ -13,13 +13,22 @@ from datetime import datetime
 from pathlib import Path
 
 from incumbent.agent.custody import Pidfds
+from incumbent.agent.deadline_file import DeadlineFile
 from incumbent.agent.home import Home
 from incumbent.agent.instance import Instance
 from incumbent.agent.proc import OWNER
 from incumbent.agent.steadiness import Loss
 from incumbent.allowances import EVERYTHING, Allowances
+from incumbent.errors import SpecError, SpecErrors
 from incumbent.guardian.cgroup import end_cgroup, name_of
-from incumbent.launch import Launch, launch, missing_requirements, refusal, user_problem
+from incumbent.launch import (
+    Launch,
+    identity_of,
+    launch,
+    missing_requirements,
+    refusal,
+    user_problem,
+)
 from incumbent.spec import Spec
 
 __all__ = ["Machine", "last_line"]
@@ -56,10 +65,20 @@ class Machine(Pidfds):
         self._environ = dict(environ)
         self._allowed = allowed
         self._ours = {OWNER: owner, "INCUMBENT_ZOOKEEPER": zookeeper}
+        self._deadline = DeadlineFile(environ, name=owner)
+        if self._deadline.path:
+            self._ours["INCUMBENT_DEADLINE_FILE"] = self._deadline.path
 
     def launch(self, spec: Spec, seat: str, node: str, epoch: int) -> Launch:
         launched = launch(spec, seat, node, epoch, self._environ, self._allowed)
         return replace(launched, env={**launched.env, **self._ours})
+
+    def tell_deadline(self, at: float) -> None:
+        self._deadline.write(at)
+
+    def forget_deadline(self) -> None:
+        """Nothing of ours runs any more."""
+        self._deadline.remove()
 
     def cgroup_of(self, seat: str, epoch: int) -> str | None:
         return f"{self._cgroups}/{name_of(self.owner, seat, epoch)}" if self._cgroups else None
@@ -75,6 +94,15 @@ class Machine(Pidfds):
         if missing:
             return f"{missing[0]} does not exist on this node"
         return user_problem(spec) or refusal(spec, self._environ, self._allowed)
+
+    def write_config(self, spec: Spec, seat: str, name: str, value: str) -> str:
+        identity = identity_of(spec)
+        owner = (identity.uid, identity.gid) if identity is not None else None
+        try:
+            return str(self._home.write_config(f"{seat}.{name}", value, owner))
+        except OSError as error:
+            why = f"its file cannot be written: {(error.strerror or str(error)).lower()}"
+            raise SpecErrors([SpecError(spec.name, 0, f"config.{name}", why)]) from None
 
     def log_path(self, seat: str) -> str | None:
         return str(self._home.log_of(seat))

@@ -8,7 +8,7 @@ of a sealed tree's init make an instance empty.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from incumbent.guardian import messages as m
 
@@ -17,8 +17,15 @@ __all__ = ["Instance"]
 
 @dataclass(slots=True, kw_only=True)
 class Instance:
-    """One epoch of a seat. `pid` is 0 until the program runs (`start_time`: of that one); `breadcrumb` is its path; `note`:
-    what operators should know while it runs."""
+    """One epoch of a seat. `pid` is 0 until the program runs (`start_time`: of
+    that one); `breadcrumb` is its path.
+
+    note     what operators should know while it runs
+    words    what it said of itself and nobody has looked at yet
+    failed   why it is being stopped as a failure; "" if it is not
+    is_adopted   started by an agent before us
+    beside   of a hook or a check (SEAT!WHAT): the epoch of the seat that it works for
+    """
 
     seat: str
     epoch: int
@@ -33,6 +40,10 @@ class Instance:
     why_stopping: str = ""
     stop_ordered: bool = False
     note: str = ""
+    words: list[m.Told] = field(default_factory=list)
+    failed: str = ""
+    is_adopted: bool = False
+    beside: int | None = None
 
     @classmethod
     def of(cls, report: m.SeatReport) -> Instance:
@@ -48,7 +59,17 @@ class Instance:
             start_time=report.start_time,
             exited=report.exited,
             why_stopping=report.exited.why if report.exited is not None else "",
+            words=[report.told] if report.told is not None else [],
+            is_adopted=True,
+            beside=report.beside,
         )
+
+    @property
+    def mark(self) -> tuple[str, int]:
+        """The seat and the epoch in the environment of its processes."""
+        if self.beside is None:
+            return self.seat, self.epoch
+        return self.seat.partition("!")[0], self.beside
 
     @property
     def is_empty(self) -> bool:
@@ -63,6 +84,8 @@ class Instance:
                     self.state = "running"
             case m.Refused():
                 self.refused, self.state = message, "empty"
+            case m.Told():
+                self.words.append(message)
             case m.Stopping(why=why):
                 self.state, self.why_stopping = "stopping", why
             case m.Exited(why=why):

@@ -74,17 +74,18 @@ def _agent() -> Serve:
         say = Lines(2, "agent: ").news
         home = Home(Path(given["data"]))
         settings = AgentSettings.of(given)
+        machine = Machine(
+            home,
+            str(given["node_id"]),
+            os.environ,
+            settings.hosts,
+            say,
+            Path(given["cgroups"]) if given.get("cgroups") else None,
+            Allowances.from_json(given["allowances"]),
+        )
         agent = Agent(
             settings,
-            Machine(
-                home,
-                str(given["node_id"]),
-                os.environ,
-                settings.hosts,
-                say,
-                Path(given["cgroups"]) if given.get("cgroups") else None,
-                Allowances.from_json(given["allowances"]),
-            ),
+            machine,
             link,
             clock=SYSTEM,
             rng=random.SystemRandom(),
@@ -96,6 +97,8 @@ def _agent() -> Serve:
         except OSError as error:
             say(f"no control socket: {error}; `status` shows no times to fence here")
         with contextlib.closing(control):
-            return await agent.run()
+            code = await agent.run()
+        machine.forget_deadline()
+        return code
 
     return serve

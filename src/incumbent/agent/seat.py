@@ -9,6 +9,8 @@ session's end does.
 from __future__ import annotations
 
 import asyncio
+import math
+import signal
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -17,6 +19,7 @@ from incumbent.agent import lifecycle
 from incumbent.agent.adoption import adopt
 from incumbent.agent.bell import Bell
 from incumbent.agent.breadcrumbs import oblige, why_wait
+from incumbent.agent.care import Care, failure_of
 from incumbent.agent.commands import Orders, signal_number
 from incumbent.agent.grant import Grant, read_offer
 from incumbent.agent.instance import Instance
@@ -25,6 +28,7 @@ from incumbent.agent.quitting import ask_to_quit
 from incumbent.agent.reasons import Reasons, why_not_run
 from incumbent.agent.records import keep_breadcrumb, keep_word
 from incumbent.agent.sentences import receipt
+from incumbent.agent.settling import Settling, due_at, look
 from incumbent.agent.start import NotStarted, read_breadcrumbs, read_ground, write_start
 from incumbent.agent.tally import Tally
 from incumbent.agent.tree import Breadcrumb, read, split_seat
@@ -89,7 +93,10 @@ class Seat:
         self._listing: list[str] = []
         self._candidate_gone = False
         self._problem = ""
+        self._digests: dict[str, str] = {}
+        self._settling = Settling(in_effect={}, seen={})
         self._offering = Offering(term, name, view)
+        self._care = Care(term, name, view, self.bell, self.word)
 
     @property
     def is_leading(self) -> bool:
@@ -133,6 +140,7 @@ class Seat:
             self._problem = problem
             self._term.say(f"{self.name}: nothing is decided: {problem}")
         self._say("baffled", problem)
+        await self._care.end()
         instance, why = self.instance, self.leaving or self._reasons.why_stop(self._program)
         if instance is not None and why:
             await self._stop_instance(why)
@@ -145,6 +153,7 @@ class Seat:
 
     async def _live(self) -> None:
         queue = self._term.queue(self._tree.election(self.name))
+        await self._care.end()  # what an agent before us has left
         await self._clear_own_breadcrumbs()
         place = await self._adopted(queue)
         self._offering.may_be_granted = place is not None
@@ -194,6 +203,7 @@ class Seat:
             instance.note = self._term.unenforced(self._spec)
         if crumb is not None:
             self._program, self._written = crumb.program, crumb
+            self._settling = Settling(in_effect=crumb.config, seen=crumb.config)
         else:
             await self._stop_instance("its breadcrumb is gone")
         before = (await read_ground(self._client, self._tree, self.name)).observed
@@ -322,17 +332,13 @@ class Seat:
                 elif orders.has_news:
                     await self._take_order(place, orders)
                 elif instance is not None:
-                    if orders.begun is not None and instance.state == "running":
-                        await self._answer(orders, place, f"done: epoch {instance.epoch}")
-                        continue
                     stop = self._unrecorded or self._reasons.why_stop(self._program)
                     if stop:
                         await self._stop_instance(stop)
                         continue
                     if len(watches) == 2:  # not before the start, which they would delay
                         watches += self._keep_records(place)
-                    self.word.say_instance(instance)
-                    await self.bell.heard()
+                    await self._look_after(place, orders, instance)
                 else:
                     wait, until = self._why_not_start()
                     if wait and self._offering.may_be_granted:
@@ -346,6 +352,7 @@ class Seat:
                         await self._start(place)
         finally:
             self.word.is_leading = False
+            self._care.cancel()
             for watch in watches:
                 watch.cancel()
 
@@ -431,6 +438,8 @@ class Seat:
             return
         start = term.numbered(ready, epoch)
         crumb = term.breadcrumb_of(spec, epoch, ground.granted or term.nonce())
+        if crumb.config != self._digests:
+            return  # it changed since the start was made ready: look again
         if not ground.granted:
             checks = (
                 place.check_own(),
@@ -448,6 +457,10 @@ class Seat:
                 return
         self._spec, self._program, self._crumb = spec, crumb.program, start.breadcrumb or ""
         self._written, self._unrecorded = crumb, ""
+        self._settling = Settling(in_effect=crumb.config, seen=crumb.config)
+        if problem := await self._care.hook("before_start", epoch, give_up=self._why_not_go_on):
+            await self._not_started(place, epoch, f"before_start: {problem}")
+            return
         instance = Instance(
             seat=self.name,
             epoch=epoch,
@@ -458,11 +471,7 @@ class Seat:
         term.order_start(instance, start)
         handed_at = self._clock.wall()
         place.tell_next()
-        while (
-            instance.state == "starting"
-            and not self._why_leave()
-            and not self._reasons.why_stop(self._program)
-        ):
+        while instance.state == "starting" and not self._why_not_go_on():
             await self.bell.heard()
         if instance.state == "running":
             self.word.receipt = receipt(
@@ -477,6 +486,55 @@ class Seat:
             if self.word.receipt:
                 term.say(self.word.receipt)
 
+    async def _look_after(self, place: Place, orders: Orders, instance: Instance) -> None:
+        """It is to go on, unless it is not well."""
+        verdict, spec = None, self._spec or self._view.spec
+        if instance.state == "running" and spec is not None:
+            verdict = self._care.look(instance, spec)
+            if verdict.failed:
+                instance.failed = verdict.failed
+                await self._stop_instance(verdict.failed)
+                return
+            if orders.begun is not None and self._care.is_up(instance):
+                await self._answer(orders, place, f"done: epoch {instance.epoch}")
+                return
+        due = self._config_due() if instance.state == "running" else math.inf
+        if self._clock.boottime() >= due:
+            await self._configure(instance)
+            return
+        self.word.say_instance(instance, verdict)
+        until = min(verdict.until if verdict is not None else math.inf, due)
+        await self.bell.heard(until if math.isfinite(until) else None)
+
+    def _config_due(self) -> float:
+        """When configuration that has changed is to take effect; inf: it is as it was started."""
+        spec, now = self._view.spec or self._spec, self._clock.boottime()
+        if spec is None or spec.on_config == "none" or self._term.unset(spec):
+            return math.inf
+        self._settling = look(self._settling, self._term.digests(spec), now)
+        return due_at(self._settling, spec.debounce, spec.debounce_max)
+
+    async def _configure(self, instance: Instance) -> None:
+        """What has changed takes effect: by a restart in place, or by a signal."""
+        spec = self._view.spec or self._spec
+        assert spec is not None
+        names = [
+            n for n in spec.config if self._settling.seen.get(n) != self._settling.in_effect.get(n)
+        ]
+        keys = ", ".join(spec.config[name].key for name in names)
+        what = f"the configuration has changed: {keys}"
+        if spec.on_config == "restart":
+            self._term.say(f"{self.name}: {what}")
+            await self._stop_instance(what)
+            return
+        try:
+            self._term.write_config(spec, self.name)
+        except SpecErrors as error:
+            what = str(error)
+        self._term.say(f"{self.name}: {what}; {spec.on_config}")
+        self._term.custody.signal(instance, signal.SIGHUP)
+        self._settling = Settling(in_effect=self._settling.seen, seen=self._settling.seen)
+
     async def _ready(self, spec: Spec) -> m.Start | IncumbentError:
         """The order to start it, yet without its epoch; or why this node cannot. It takes as long
         as a round trip, and is made during one: what the start stands on is asked for first.
@@ -485,6 +543,7 @@ class Seat:
         await asyncio.sleep(0)
         self._client.flush()
         try:
+            self._digests = self._term.digests(spec)
             return self._term.start_of(spec, self.name)
         except (NumbersDontFit, SpecErrors) as error:
             return error
@@ -493,6 +552,9 @@ class Seat:
         """Order the stop and wait for the proof, however long it takes."""
         instance = self.instance
         assert instance is not None
+        if instance.state == "running":
+            self._say("stopping", why)
+        await self._care.before_stop(instance, why)
         while not instance.is_empty:
             if not instance.stop_ordered:
                 grace = self._spec.stop_grace if self._spec else None
@@ -518,19 +580,34 @@ class Seat:
     async def _after_exit(self, place: Place, instance: Instance) -> None:
         """A tree is proven empty: count a failure, or not, and take its breadcrumb away."""
         self.word.epoch = instance.epoch  # it may have ended before anything was said of it
-        if instance.stop_ordered or instance.why_stopping:
+        failure = failure_of(instance, self._spec)
+        why = self.word.reason if instance.stop_ordered else instance.why_stopping
+        await self._care.ended(instance, why)
+        if not failure and (instance.stop_ordered or instance.why_stopping):
             self._tally.pardon()
         else:
-            await self._tally.ended(instance, self._spec)
+            await self._tally.ended(instance, self._spec, self._care.uptime(instance))
         self._term.forget(instance)
         if self._why_not_start()[0]:  # else the next start's multi deletes it, or `_release`
             await oblige(self._client, [place.check_own(), Delete(instance.breadcrumb)])
             self._crumb = ""
 
+    async def _not_started(self, place: Place, epoch: int, why: str) -> None:
+        """A hook would not have it, or it was not waited for; nothing of the epoch runs."""
+        if not self._why_not_go_on() and self._term.is_leased():
+            await self._care.failed_to_start(epoch, why)
+            self.word.epoch = epoch
+            await self._tally.failed(why, key=f"{self.name}@{epoch}")
+        await oblige(self._client, [place.check_own(), Delete(self._crumb)])
+        self._crumb = ""
+
     async def _release(self, place: Place, why: str, grant: Grant | None) -> None:
         """Give the seat up: breadcrumb, last word and candidate in one transaction; with a
         grant, the next one's start too."""
         instance = self.instance
+        if instance is not None:
+            await self._care.ended(instance, why)
+        await self._care.end()
         ops: list[MultiOp] = [place.check_own()]
         if instance is not None:
             self._term.forget(instance)
@@ -585,6 +662,10 @@ class Seat:
         not_here = self._reasons.why_not_here(is_running=self.instance is not None)
         return not_here or self._reasons.why_abdicate(self._accepted_version, self._listing)
 
+    def _why_not_go_on(self) -> str:
+        """Why a start that was written is not to be waited for."""
+        return self._why_leave() or self._reasons.why_stop(self._program)
+
     def _why_not_start(self) -> tuple[str, float | None]:
         """(why nothing may start now, until when that holds by itself)."""
         if why := why_not_run(self._term, self._view, self.name):
@@ -594,6 +675,8 @@ class Seat:
             return why, until
         if self._clock.boottime() < (until := self._term.starts_from(self.name)):
             return "back after a lost session, programs start one after the other", until
+        if self._view.spec is not None and (key := self._term.unset(self._view.spec)):
+            return f"{key} is not set: `incumbent config set {key} VALUE`", None
         return "" if self._term.is_leased() else "waits for an acknowledged beat", None
 
     # ── small things

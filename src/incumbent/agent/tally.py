@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from incumbent.agent.reasons import Reasons
     from incumbent.agent.term import Term
 
-__all__ = ["Tally"]
+__all__ = ["Tally", "is_success"]
 
 
 class Tally:
@@ -51,24 +51,24 @@ class Tally:
             return "", 0.0
         return self._why if self._why.startswith(failure) else failure, until
 
-    async def ended(self, instance: Instance, spec: Spec | None) -> None:
-        """It is proven dead, and not by an order."""
+    async def ended(self, instance: Instance, spec: Spec | None, uptime: float) -> None:
+        """It is proven dead, and not by an order; `uptime` seconds of it count as well."""
         exited, refused = instance.exited, instance.refused
         code = exited.code if exited is not None else None
         if refused is not None and not refused.permanent:
             self._wait(f"not started: {refused.why}", self._term.numbers.beat / 2)
             return
-        what = how_it_ended(spec, exited, refused)
-        if spec is not None and _is_success(spec, exited):
+        what = instance.failed or how_it_ended(spec, exited, refused)
+        if not instance.failed and spec is not None and is_success(spec, exited):
             self._wait(f"{what}, no failure; next start in {spec.backoff:g} s", spec.backoff)
             self._term.say(f"{self._name}: {self._why}")
             return
         await self.failed(
             what,
             key=f"{self._name}@{instance.epoch}",
-            uptime=exited.uptime if exited is not None else 0.0,
-            is_permanent=code == PERMANENT,
-            kind=f"code {code}, signal {exited.signal}" if exited is not None else "",
+            uptime=uptime,
+            is_permanent=code == PERMANENT and not instance.failed,
+            kind="" if instance.failed or not exited else f"code {code}, signal {exited.signal}",
         )
 
     async def failed(
@@ -120,7 +120,8 @@ class Tally:
         self._why, self._not_before = why, self._term.clock.boottime() + seconds
 
 
-def _is_success(spec: Spec, exited: m.Exited | None) -> bool:
+def is_success(spec: Spec, exited: m.Exited | None) -> bool:
+    """Whether it ended in a way that the component calls no failure."""
     if exited is None or exited.code not in spec.success_exit_codes:
         return False
     return went_background(spec.command, exited.code, exited.uptime, exited.left) is None

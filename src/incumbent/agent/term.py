@@ -7,6 +7,8 @@ instances and their proofs of death) belongs to the agent.
 from __future__ import annotations
 
 import asyncio
+import hashlib
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -194,8 +196,11 @@ class Term:
         """The order to start this, to be `numbered`. Raises `NumbersDontFit`, `SpecErrors`: this
         node cannot.
         """
-        numbers = self._numbers_for(spec)
+        numbers, checks = self._numbers_for(spec), (spec.ready, spec.live)
         launched = self._agent.host.launch(spec, seat, self.node, 0)
+        env = {**launched.env, **self._configured(spec, seat)}
+        if spec.live is not None and spec.live.way == "notify":
+            env["WATCHDOG_USEC"] = str(round(spec.live.interval * 1e6))
         containment, identity = self.containment(spec), launched.identity
         enforced = {f: text for f, text in launched.cgroup_limits.items() if self._enforces(f)}
         has_cgroup = bool(enforced) or containment == "contained"
@@ -206,7 +211,7 @@ class Term:
             soft=numbers.soft,
             hard=numbers.hard,
             argv=launched.argv,
-            env=launched.env,
+            env=env,
             cwd=launched.cwd,
             stop_signal=spec.stop_signal,
             stop_grace=numbers.stop_grace,
@@ -219,6 +224,65 @@ class Term:
             umask=launched.umask,
             limits=launched.limits,
             log=self._agent.host.log_path(seat),
+            notify=any(check is not None and check.way == "notify" for check in checks),
+            ready_fd=int(spec.ready.target) if spec.ready and spec.ready.way == "fd" else None,
+        )
+
+    def digests(self, spec: Spec) -> dict[str, str]:
+        """Of what it uses of the configuration, as it is now: variable → digest of its value."""
+        there = self.view.config
+        return {
+            name: hashlib.blake2b(there[use.key].encode(), digest_size=8).hexdigest()
+            for name, use in spec.config.items()
+            if use.key in there
+        }
+
+    def unset(self, spec: Spec) -> str:
+        """A key that it uses and nobody has set; "" if there is none."""
+        missing = (u.key for u in spec.config.values() if u.key not in self.view.config)
+        return next(missing, "")
+
+    def write_config(self, spec: Spec, seat: str) -> None:
+        """Its files of configuration, as it is now. Raises `SpecErrors`."""
+        self._configured(spec, seat)
+
+    def _configured(self, spec: Spec, seat: str) -> dict[str, str]:
+        """Variables, and the files that some of them name."""
+        there, host = self.view.config, self._agent.host
+        return {
+            name: host.write_config(spec, seat, name, there[use.key])
+            if use.file
+            else there[use.key]
+            for name, use in spec.config.items()
+            if use.key in there
+        }
+
+    def start_beside(
+        self,
+        spec: Spec,
+        name: str,
+        number: int,
+        epoch: int,
+        command: tuple[str, ...],
+        limit: float,
+        more: Mapping[str, str],
+    ) -> m.Start:
+        """The order to start a hook or a check, named SEAT!WHAT, for `epoch` of its seat. Raises as
+        `start_of`.
+        """
+        seat, _, what = name.partition("!")
+        alone = msgspec.structs.replace(spec, command=command, ready=None, live=None)
+        start = self.start_of(alone, seat)
+        env = {**start.env, "INCUMBENT_EPOCH": str(epoch), "INCUMBENT_HOOK": what, **more}
+        return replace(
+            start,
+            seat=name,
+            epoch=number,
+            env=env,
+            cgroup=start.cgroup and self._agent.host.cgroup_of(name, number),
+            log=self._agent.host.log_path(name),
+            beside=epoch,
+            limit=limit,
         )
 
     def numbered(self, start: m.Start, epoch: int) -> m.Start:
@@ -244,6 +308,7 @@ class Term:
             stop_budget=self._numbers_for(spec).soft,
             nonce=nonce,
             program=program(spec),
+            config=self.digests(spec),
         )
 
     def nonce(self) -> str:
@@ -455,7 +520,7 @@ class Term:
             if view.spec is not None:
                 names = [seat_name(view.name, number) for number in range(view.spec.copies)]
             elif not view.is_removed:
-                known = dict.fromkeys([*self.seats, *self.instances])
+                known = dict.fromkeys([*self.seats, *(i.mark[0] for i in self.instances.values())])
                 names = [name for name in known if split_seat(name)[0] == view.name]
             else:
                 names = []

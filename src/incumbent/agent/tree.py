@@ -15,6 +15,8 @@ from incumbent.errors import IncumbentError
 
 __all__ = [
     "Access",
+    "Config",
+    "ConfigEntry",
     "Breadcrumb",
     "Candidate",
     "Command",
@@ -104,6 +106,22 @@ class Desired(msgspec.Struct, frozen=True, kw_only=True):
     frozen_since: float = 0.0
 
 
+class ConfigEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A value that a key had, since when (wall time), and who set it."""
+
+    value: str
+    at: float = 0.0
+    by: str = ""
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True):
+    """/config/<key>: a value of the cluster's configuration, and those before, newest first."""
+
+    v: int = 1
+    now: ConfigEntry
+    before: list[ConfigEntry] = []
+
+
 class SeatRecord(msgspec.Struct, frozen=True, kw_only=True):
     """/components/<c>/seats/<k>: the count of starts; its version is for compare-and-set."""
 
@@ -127,6 +145,8 @@ class Breadcrumb(msgspec.Struct, frozen=True, kw_only=True):
     nonce: str
     program: str = ""
     """Of its spec (`spec.program`)."""
+    config: dict[str, str] = {}
+    """Of what it uses of the configuration: variable → digest of its value."""
 
 
 class Offer(msgspec.Struct, frozen=True, kw_only=True):
@@ -311,6 +331,13 @@ class Tree:
         return f"{self.root}/plan"
 
     @property
+    def config(self) -> str:
+        return f"{self.root}/config"
+
+    def config_key(self, key: str) -> str:
+        return f"{self.config}/{key}"
+
+    @property
     def planner(self) -> str:
         return f"{self.root}/planner/election"
 
@@ -360,6 +387,7 @@ class Tree:
             (self.nodes, b""),
             (self.components, b""),
             (self.plan, write(Plan())),
+            (self.config, b""),
             (f"{self.root}/planner", b""),
             (self.planner, b""),
         ]

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from incumbent.agent.bell import Bell
 from incumbent.agent.tree import (
+    Config,
     Control,
     Desired,
     Failures,
@@ -168,6 +169,9 @@ class View:
         self.control_problem = ""
         self.nodes: dict[str, NodeFacts] = {}
         self.plan = Plan()
+        self.config: dict[str, str] = {}
+        """Key → value, as far as it can be read."""
+        self._keys: dict[str, asyncio.Task[None]] = {}
         self.components: dict[str, ComponentView] = {}
         self.is_complete = False
         self._followers: dict[str, list[asyncio.Task[None]]] = {}
@@ -177,7 +181,8 @@ class View:
         """Start following, in `group`, and return when everything was read once."""
         self._group = group
         seen: list[asyncio.Future[None]] = []
-        for follow in (self._follow_control, self._follow_nodes, self._follow_plan):
+        follows = (self._follow_control, self._follow_nodes, self._follow_plan, self._follow_config)
+        for follow in follows:
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             seen.append(future)
             group.create_task(follow(future))
@@ -207,6 +212,37 @@ class View:
             self._seen(ready)
 
         await follow_data(self._client, self._tree.plan, see, self._say)
+
+    async def _follow_config(self, ready: asyncio.Future[None]) -> None:
+        async def see(names: list[str]) -> None:
+            assert self._group is not None
+            for name in sorted(self._keys.keys() - set(names)):
+                self._keys.pop(name).cancel()
+                self.config.pop(name, None)
+            waits: list[asyncio.Future[None]] = []
+            for name in names:
+                if name not in self._keys:
+                    first: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                    waits.append(first)
+                    self._keys[name] = self._group.create_task(self._follow_key(name, first))
+            for each in waits:
+                await each
+            self._seen(ready)
+
+        await follow_children(self._client, self._tree.config, see)
+
+    async def _follow_key(self, key: str, ready: asyncio.Future[None]) -> None:
+        path = self._tree.config_key(key)
+
+        def see(data: bytes | None, stat: Stat | None) -> None:
+            found = self._read(Config, data, path, None) if data is not None else None
+            if found is None:
+                self.config.pop(key, None)
+            else:
+                self.config[key] = found.now.value
+            self._seen(ready)
+
+        await follow_data(self._client, path, see)
 
     async def _follow_nodes(self, ready: asyncio.Future[None]) -> None:
         async def see(names: list[str]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from incumbent.agent.health import Verdict
 from incumbent.agent.instance import Instance
 from incumbent.agent.tree import Observed, write
 from incumbent.wire import SetData
@@ -71,7 +72,10 @@ class Word:
         """Whatever is said next is written, even if it was said before."""
         self._told = ()
 
-    def say_instance(self, instance: Instance) -> None:
+    def say_instance(self, instance: Instance, verdict: Verdict | None = None) -> None:
+        if verdict is not None and instance.state == "running":
+            self.say(verdict.state, verdict.why or instance.note, instance)
+            return
         state = instance.state if instance.state in _STATES else "running"
         reason = {"stopping": instance.why_stopping, "running": instance.note}.get(state, "")
         self.say(state, reason, instance)

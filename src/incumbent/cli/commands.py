@@ -20,6 +20,7 @@ import typer
 from incumbent.agent.tree import Tree
 from incumbent.cli import local, logs, orders, show
 from incumbent.cli.cluster import connected, read_cluster
+from incumbent.cli.config import config_app
 from incumbent.cli.dispatch import LASTING, dispatch
 from incumbent.cli.doctor import doctor
 from incumbent.cli.exits import DONE, USAGE, No, Usage, failed, interrupted, say
@@ -52,6 +53,7 @@ node_app = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="The machines: list, confirm-dead."
 )
 app.add_typer(node_app, name="node")
+app.add_typer(config_app, name="config")
 app.add_typer(zk_app, name="zk")
 app.add_typer(queue_app, name="queue")
 app.add_typer(barrier_app, name="barrier")

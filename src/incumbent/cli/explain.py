@@ -271,7 +271,11 @@ class _Look:
     def _said_by(self, node: str) -> Observed | None:
         """The last word of the one who leads now, if it is about now."""
         observed = self.seat.observed
-        if observed is None or observed.node != node or observed.state in ("released", "running"):
+        if (
+            observed is None
+            or observed.node != node
+            or observed.state in ("released", "running", "ready")
+        ):
             return None
         return observed if observed.epoch == self.seat.record.epoch else None
 

@@ -27,7 +27,7 @@ from incumbent.cli.exits import No
 from incumbent.cli.selection import Choice
 from incumbent.client import Client
 from incumbent.errors import NodeExists, NoNode
-from incumbent.spec import decode
+from incumbent.spec import Spec, decode
 from incumbent.wire import WatchEvent
 
 __all__ = ["order", "until_outcome", "until_running"]
@@ -71,8 +71,11 @@ async def until_outcome(client: Client, tree: Tree, component: str, path: str) -
 async def until_running(
     client: Client, tree: Tree, component: str, only: Sequence[int] = (), *, node: str = ""
 ) -> None:
-    """Until every seat (`only` these) says that its newest instance runs, on `node` if one is named."""
-    for number in only or range(await _copies(client, tree, component)):
+    """Until every seat (`only` these) says that its newest instance runs, and is ready if it can
+    tell; on `node` if one is named."""
+    spec = await _spec(client, tree, component)
+    wanted = "running" if spec.ready is None else "ready"
+    for number in only or range(spec.copies):
         seat = seat_name(component, number)
         path = tree.observed(seat)
         while True:
@@ -87,7 +90,7 @@ async def until_running(
             epoch = read(SeatRecord, record, tree.seat(seat)).epoch
             if (
                 observed is not None
-                and (observed.state, observed.epoch) == ("running", epoch)
+                and (observed.state, observed.epoch) == (wanted, epoch)
                 and node in ("", observed.node)
             ):
                 client.unwatch(path, watcher)
@@ -96,6 +99,10 @@ async def until_running(
 
 
 async def _copies(client: Client, tree: Tree, component: str) -> int:
+    return (await _spec(client, tree, component)).copies
+
+
+async def _spec(client: Client, tree: Tree, component: str) -> Spec:
     path = tree.component(component)
     data, _stat = await client.get(path)
-    return decode(data, path).copies
+    return decode(data, path)

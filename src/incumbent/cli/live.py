@@ -18,6 +18,7 @@ __all__ = ["Live", "Screen"]
 
 _COLOURS = {
     "running": "32",
+    "ready": "32",
     "stopped": "2",
     "waiting": "33",
     "restarts": "33",
@@ -43,6 +44,8 @@ class Live:
         match observed.state:
             case "running":
                 return self._news(seat, "running", observed.epoch, f"pid {observed.pid}")
+            case "ready":
+                return self._news(seat, "ready", observed.epoch, "")
             case "backoff":
                 return self._news(seat, "restarts", observed.epoch, observed.reason)
             case "released" | "stopped":

@@ -14,6 +14,7 @@ __all__ = ["STYLES", "print_table"]
 
 STYLES = {
     "running": "green",
+    "ready": "green",
     "live": "green",
     "ok": "green",
     "created": "green",

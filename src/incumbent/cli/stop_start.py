@@ -29,7 +29,7 @@ from incumbent.client import Client
 from incumbent.errors import IncumbentError
 from incumbent.settings import resolve
 
-__all__ = ["freeze", "move", "restart", "retry", "signal", "start", "stop", "unfreeze"]
+__all__ = ["freeze", "me", "move", "restart", "retry", "signal", "start", "stop", "unfreeze"]
 
 Work = Callable[[Client, Tree, Choice], Awaitable[str]]
 
@@ -143,7 +143,7 @@ def restart(
     component.
     """
     called = _called(names, node, label, timeout, zookeeper, root, max_parallel)
-    _order(Command(do="restart", by=_me()), called, wait or max_parallel is not None)
+    _order(Command(do="restart", by=me()), called, wait or max_parallel is not None)
 
 
 def signal(
@@ -162,7 +162,7 @@ def signal(
     """
     if signal_number(name) is None:
         raise Usage(f"there is no signal {name}; `kill -l` lists them")
-    command = Command(do="signal", signal=name, by=_me())
+    command = Command(do="signal", signal=name, by=me())
     _order(command, _called(names, node, label, timeout, zookeeper, root), wait)
 
 
@@ -219,10 +219,10 @@ def freeze(
     What runs goes on, also if its file is applied with changes; what ends stays down. `stop` still
     stops it, and a node that is stopped or dies takes its own down.
     """
-    me = _me()
+    by = me()
 
     async def work(client: Client, tree: Tree, choice: Choice) -> str:
-        before = await _want(client, tree, choice, frozen_by=me)
+        before = await _want(client, tree, choice, frozen_by=by)
         if before.frozen_by:
             return f"was frozen before, by {before.frozen_by}"
         is_down = before.run and not await orders.runs(client, tree, choice.component)
@@ -279,7 +279,7 @@ def retry(
     _each(_called(names, node, label, 60.0, zookeeper, root), work)
 
 
-def _me() -> str:
+def me() -> str:
     return f"{getpass.getuser()}@{socket.gethostname()}"
 
 

@@ -1,6 +1,17 @@
 """What people declare: the components of a file, checked, and their form in ZooKeeper."""
 
 from incumbent.spec.file import parse_specs, read_specs
+from incumbent.spec.health import Check, Hook
 from incumbent.spec.spec import Spec, changed_keys, decode, encode, program
 
-__all__ = ["Spec", "changed_keys", "decode", "encode", "parse_specs", "program", "read_specs"]
+__all__ = [
+    "Check",
+    "Hook",
+    "Spec",
+    "changed_keys",
+    "decode",
+    "encode",
+    "parse_specs",
+    "program",
+    "read_specs",
+]

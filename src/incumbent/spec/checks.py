@@ -16,6 +16,8 @@ from typing import Any, Protocol, get_args
 
 from incumbent.masking import is_secret, masked_words
 from incumbent.settings import name_problem
+from incumbent.spec.config import read_on_config, read_uses
+from incumbent.spec.health import HOOKS, read_check, read_hook
 from incumbent.spec.limits import check_limits
 from incumbent.spec.spec import LOCAL_URL, MOST_COPIES, OnFailure
 from incumbent.toml_file import did_you_mean, kind
@@ -37,11 +39,16 @@ REQUIRED = {
 
 _RESERVED = (
     "INCUMBENT_COMPONENT",
+    "INCUMBENT_DEADLINE_FILE",
     "INCUMBENT_EPOCH",
+    "INCUMBENT_HOOK",
     "INCUMBENT_NODE",
     "INCUMBENT_OWNER",
     "INCUMBENT_SEAT",
+    "INCUMBENT_WHY",
     "INCUMBENT_ZOOKEEPER",
+    "NOTIFY_SOCKET",
+    "WATCHDOG_USEC",
 )
 _SHELL_WORDS = frozenset({"|", "||", "&", "&&", ";", ">", ">>", "<", "<<", "2>", "2>&1"})
 _EXPECTED_COMMAND = 'expected a list of strings, or one string, like "redis-server --port 6379"'
@@ -314,4 +321,11 @@ CHECKS: Mapping[str, Check] = {
     "backoff": _seconds,
     "backoff_most": _seconds,
     "success_exit_codes": _exit_codes,
+    "ready": lambda value, wrong: read_check(value, wrong, _command, is_live=False),
+    "live": lambda value, wrong: read_check(value, wrong, _command, is_live=True),
+    "config": lambda value, wrong: read_uses(value, wrong, _RESERVED),
+    "on_config": read_on_config,
+    "debounce": _stop_grace,
+    "debounce_max": _stop_grace,
+    **dict.fromkeys(HOOKS, lambda value, wrong: read_hook(value, wrong, _command)),
 }

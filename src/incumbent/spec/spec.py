@@ -15,6 +15,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from incumbent.errors import SpecError
+from incumbent.spec.config import Use
+from incumbent.spec.health import HOOKS, Check, Hook
 from incumbent.spec.limits import LIMITS
 
 __all__ = ["MOST_COPIES", "Spec", "changed_keys", "decode", "encode", "program"]
@@ -52,6 +54,13 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, tag_field="v", tag=VERSION
     limits       see `limits`; -1 is none
     on_unclean   whether a successor waits for a swept instance that nobody saw die
     labels       for operators, who name components by them; sorted by name
+    ready, live  how it is asked whether it is up, and whether it still works
+    before_start, after_start, before_stop, after_stop, on_fail
+                 what is run then
+    config       what it uses of the cluster's configuration, by variable, sorted
+    on_config    what is done when that changes
+    debounce, debounce_max
+                 seconds after the last change, and after the first, until it is done
 
     Of its failures (`agent.failures`), in seconds:
 
@@ -83,6 +92,17 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, tag_field="v", tag=VERSION
     backoff: Annotated[float, msgspec.Meta(ge=0)] = 1.0
     backoff_most: Annotated[float, msgspec.Meta(ge=0)] = 60.0
     success_exit_codes: tuple[Annotated[int, msgspec.Meta(ge=0, le=255)], ...] = ()
+    ready: Check | None = None
+    live: Check | None = None
+    before_start: Hook | None = None
+    after_start: Hook | None = None
+    before_stop: Hook | None = None
+    after_stop: Hook | None = None
+    on_fail: Hook | None = None
+    config: dict[str, Use] = {}
+    on_config: Literal["restart", "SIGHUP", "none"] = "restart"
+    debounce: Annotated[float, msgspec.Meta(ge=0)] = 5.0
+    debounce_max: Annotated[float, msgspec.Meta(ge=0)] = 60.0
 
     def allows(self, node: str) -> bool:
         """Whether `node` may run it, by name."""
@@ -139,14 +159,18 @@ _FOR_OTHERS: dict[str, Any] = {
     "backoff": 1.0,
     "backoff_most": 60.0,
     "success_exit_codes": (),
+    "on_config": "restart",
+    "debounce": 5.0,
+    "debounce_max": 60.0,
+    **dict.fromkeys(HOOKS),
 }
 """Keys that say nothing of the program itself, as they are by default."""
 
 
 def program(spec: Spec) -> str:
     """Short for all that a running instance was started with: where it is another, the instance
-    is out of date. How many there are, where they may run, their labels, and what comes of their
-    failures, is none of its business.
+    is out of date. How many there are, where they may run, their labels, what is run around them and
+    what comes of their failures, is none of its business.
     """
     own = msgspec.structs.replace(spec, **_FOR_OTHERS)
     return hashlib.blake2b(encode(own), digest_size=8).hexdigest()

@@ -24,6 +24,7 @@ class SimMachine:
         self._processes = processes
         self._host = processes.host
         self.lost: list[Loss] = []
+        self.written: dict[tuple[str, str], str] = {}
         self.remembered: dict[str, tuple[int, str]] = {}  # seat -> epoch, state
 
     def launch(self, spec: Spec, seat: str, node: str, epoch: int) -> Launch:
@@ -87,6 +88,13 @@ class SimMachine:
 
     def remember_losses(self, losses: Sequence[Loss]) -> None:
         self.lost = list(losses)
+
+    def write_config(self, spec: Spec, seat: str, name: str, value: str) -> str:
+        self.written[seat, name] = value
+        return f"/config/{seat}.{name}"
+
+    def tell_deadline(self, at: float) -> None:
+        """Nobody reads it here."""
 
     def remember(self, instances: Mapping[str, Instance]) -> None:
         self.remembered = {seat: (i.epoch, i.state) for seat, i in instances.items()}
