@@ -48,6 +48,8 @@ COMMANDS = (
         "freeze",
         "unfreeze",
         "retry",
+        "pause",
+        "resume",
         "status",
         "logs",
     ),

@@ -19,6 +19,8 @@ from tests.simulation.reports import explain, extra, timeline_of
 from incumbent.agent.agent import Agent, AgentSettings
 from incumbent.agent.link import GuardianLink
 from incumbent.agent.tree import Tree
+from incumbent.cli import orders
+from incumbent.cli.pause import set_paused
 from incumbent.client import Client, Passport
 from incumbent.credentials import Credentials
 from incumbent.errors import IncumbentError, NodeExists, NoNode, NotEmpty
@@ -304,6 +306,40 @@ class Cluster:
 
         host.run(delete(), "operator")
 
+    def _pause(self, world: World, fault: Fault) -> Any:
+        """An operator pauses the cluster, and resumes it at the end, as soon as that is possible."""
+
+        async def order(client: Client, paused: bool) -> None:
+            await orders.again(
+                lambda: set_paused(client, self.tree, paused=paused, by="ops", now=1.0)
+            )
+            self.say(f"operator: {'paused' if paused else 'resumed'}")
+
+        host = self.world.host("ops")
+        pausing = host.run(self._until_done(lambda client: order(client, True)), "pause")
+
+        async def afterwards() -> None:
+            await pausing.wait()
+            await self._until_done(lambda client: order(client, False))
+
+        return lambda: host.run(afterwards(), "resume") and None
+
+    async def _until_done(self, job: Callable[[Client], Awaitable[None]]) -> None:
+        """By an operator who tries again until it works."""
+        host = self.world.host("ops")
+        while True:
+            client = Client(self.hosts, clock=host.clock, rng=host.rng, log=self.say)
+            try:
+                await client.connect(timeout=5.0)
+                await job(client)
+                await client.close()
+                return
+            except NoNode:
+                return  # gone before we came
+            except IncumbentError as error:
+                self.say(f"operator: {error}")
+                await asyncio.sleep(0.5)
+
     def _scribble(self, world: World, fault: Fault) -> Any:
         """Something of ours cannot be read, until an operator puts it right."""
         return self._vandalise(lambda client, path: client.set(path, _GARBAGE))
@@ -342,25 +378,11 @@ class Cluster:
                         with suppress(NodeExists):
                             await client.create(path, data)
 
-        async def until_done(job: Callable[[Client], Awaitable[None]]) -> None:
-            while True:
-                client = Client(self.hosts, clock=host.clock, rng=host.rng, log=self.say)
-                try:
-                    await client.connect(timeout=5.0)
-                    await job(client)
-                    await client.close()
-                    return
-                except NoNode:
-                    return  # gone before we came
-                except IncumbentError as error:
-                    self.say(f"operator: {error}")
-                    await asyncio.sleep(0.5)
-
-        vandalism = host.run(until_done(vandal), "vandal")
+        vandalism = host.run(self._until_done(vandal), "vandal")
 
         async def afterwards() -> None:
             await vandalism.wait()  # it may take longer than its fault
-            await until_done(put_right)
+            await self._until_done(put_right)
 
         return lambda: host.run(afterwards(), "operator") and None
 
@@ -399,6 +421,7 @@ class Cluster:
                 "freeze guardian": self._freeze_guardian,
                 "delete candidate": self._delete_candidate,
                 "drain": self._drain,
+                "pause": self._pause,
                 "scribble": self._scribble,
                 "erase": self._erase,
                 **(self.ensemble.kinds if self.ensemble is not None else {}),

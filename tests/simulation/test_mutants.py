@@ -84,9 +84,37 @@ MUTANTS = [
     Mutant(
         "whoever is lost for good is replaced",
         "agent/lifecycle.py",
-        '    if crumb.containment == "sealed":\n',
+        '    if crumb.containment == "sealed" and was_bound:\n',
         "    if False:\n",
         ("step wall clock",),
+    ),
+    Mutant(
+        "in a pause the end of a session proves nothing",
+        "agent/lifecycle.py",
+        "    was_bound = crumb.control == control\n",
+        "    was_bound = True\n",
+        ("pause", "pause", "cut"),
+    ),
+    Mutant(
+        "after it the guardian keeps deadlines before anybody relies on them",
+        "agent/custody.py",
+        "m.Paused(paused=paused, number=self._pauses)",
+        "m.Paused(paused=True, number=self._pauses)",
+        ("pause", "pause", "cut", "kill agent"),
+    ),
+    Mutant(
+        "and then others may rely on them",
+        "agent/pausing.py",
+        "            if instance.control != zxid and not term.is_carried(instance):\n",
+        "            if False:\n",
+        ("pause",),
+    ),
+    Mutant(
+        "a guardian is told of a pause on an operator's word only",
+        "agent/pausing.py",
+        "            is_paused=view.control.paused,\n",
+        "            is_paused=view.control.paused or bool(term.instances),\n",
+        ("cut",),
     ),
     Mutant(
         "a queue's item whose taking is not known is named, not passed over",

@@ -200,6 +200,7 @@ class Agent:
         """Connect, for ever, saying so. None: told to shut down first."""
         while not self.drain_why:
             client = self.client = self._new_client(resume)
+            client.hold_on(self.custody.is_paused)
             connecting = asyncio.ensure_future(client.connect(timeout=CONNECT_REPORT))
             ends: list[asyncio.Future[Any]] = [connecting, self.custody.draining]
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
@@ -274,13 +275,17 @@ class Agent:
             running.cancel()
             forget_state()
             self.term = None
-            if client.state is State.LOST:
+            if client.state is State.LOST and not self.custody.is_paused:
                 self.say("the session is lost: nothing of ours may run until the next one")
 
     async def _lost(self) -> None:
         """Before the old session is closed and a new one begins: proof of death. What was lost is
-        kept on this machine: nobody else can be told now.
+        kept on this machine: nobody else can be told now. In a pause the programs go on: nobody
+        concludes anything from that session's end.
         """
+        if self.custody.is_paused:
+            self.say("the session is lost, in a pause: what runs here goes on")
+            return
         for instance in self.instances.values():
             self.cut_short.setdefault(instance.seat, instance.why_stopping)
         ran = sorted(self.cut_short)
@@ -321,6 +326,7 @@ class Agent:
                 Delete(tree.breadcrumb(seat, epoch)),
                 SetData(tree.observed(seat), write(observed)),
             ]
+        client.hold_on(False)
         await give_up(client, ops)
         is_closed = await client.close()
         how = "the session is closed" if is_closed else "the session is left to expire"

@@ -29,6 +29,7 @@ async def why_wait(
     nodes: Mapping[str, NodeFacts],
     me: NodeFacts,
     on_unclean: str,
+    control: int,
     ring: Callable[..., None],
 ) -> str:
     """Why a start must wait, or "" if every breadcrumb's instance is proven dead.
@@ -46,6 +47,7 @@ async def why_wait(
             me=me,
             mine_running=False,
             on_unclean=on_unclean,
+            control=control,
         )
         if isinstance(verdict, StillWaiting):
             path = tree.breadcrumb(seat, crumb.epoch)

@@ -93,6 +93,8 @@ class Custody:
 
     instances   the newest of each seat
     newest      seat → the newest epoch that this guardian certainly knows: it starts no older one
+    is_paused   the guardian was told that the cluster is paused, and may keep no deadline
+    is_heard    it has acknowledged what it was told of that last
     bell        rings whenever anything here may have changed; where `ring_seat` is set, that is
                 called instead for what concerns one seat
     draining    done when the guardian says SHUTDOWN; its result says why
@@ -130,6 +132,9 @@ class Custody:
         self.awaits_lease = True
         """Whether somebody waits for a lease, so that the next one rings the bell."""
         self._is_to_remember = False
+        self.is_paused = welcome.paused
+        self.is_heard = True
+        self._pauses = 0
         self._tasks: list[asyncio.Task[None]] = []
 
     def __enter__(self) -> Custody:
@@ -184,6 +189,12 @@ class Custody:
         if self.awaits_lease:
             self.bell.ring()
             self.awaits_lease = self.ring_seat is None
+
+    def pause(self, paused: bool) -> None:
+        """Deadlines are no longer kept; or they are again, by the next lease."""
+        self.is_paused, self.is_heard = paused, False
+        self._pauses += 1
+        self.link.send(m.Paused(paused=paused, number=self._pauses))
 
     def order_start(self, instance: Instance, start: m.Start) -> None:
         """Its seat must be empty. The guardian's answer arrives in `instance`."""
@@ -253,7 +264,7 @@ class Custody:
             numbers = Numbers.of(session)
             await asyncio.sleep(numbers.beat / 2)
             alive = [each for each in self.instances.values() if not each.is_empty]
-            if client is None or not alive:
+            if client is None or not alive or self.is_paused:
                 continue
             now, valid_until = self._clock.boottime(), client.lease.valid_until
             if self._acked < valid_until and now >= self._acked - numbers.hard:
@@ -267,9 +278,11 @@ class Custody:
 
     def _hear(self, message: m.Message) -> None:
         match message:
-            case m.LeaseAck(valid_until=valid_until):
+            case m.LeaseAck(valid_until=valid_until, number=number):
                 self._acked = max(self._acked, valid_until)
-                return
+                if self.is_heard or number != self._pauses:
+                    return
+                self.is_heard = True
             case m.Shutdown(why=why):
                 if not self.draining.done():
                     self.draining.set_result(why)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from incumbent.agent.tree import session_key
 from incumbent.guardian import messages as m
 
 __all__ = ["Instance"]
@@ -44,6 +45,10 @@ class Instance:
     failed: str = ""
     is_adopted: bool = False
     beside: int | None = None
+    session: str = ""
+    """Key of the session in which it was started."""
+    control: int = 0
+    """Of its breadcrumb, as far as we know."""
 
     @classmethod
     def of(cls, report: m.SeatReport) -> Instance:
@@ -54,6 +59,7 @@ class Instance:
             breadcrumb=report.breadcrumb or "",
             containment=report.containment,
             state=report.state if report.state != "killing" else "stopping",
+            session=session_key(report.session_id),
             pid=report.pid,
             main=report.main or report.pid,
             start_time=report.start_time,

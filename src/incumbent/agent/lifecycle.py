@@ -104,11 +104,14 @@ def breadcrumb_verdict(
     me: NodeFacts,
     mine_running: bool,
     on_unclean: str,
+    control: int,
 ) -> ProvenDead | StillWaiting:
     """What a breadcrumb says about its instance.
 
     `session_lives` must have been read after the breadcrumb, on one session.
-    `mine_running`: our own guardian has not proven this epoch's tree empty.
+    `mine_running`: our own guardian has not proven this epoch's tree empty. `control`: the zxid of
+    control's last change; where the breadcrumb knows another, there may have been a pause, and an
+    instance outlives its session in one.
     """
     who = f"epoch {crumb.epoch} on {crumb.node}"
     if crumb.node_id == me.node_id and crumb.boot_id == me.boot_id:
@@ -117,12 +120,18 @@ def breadcrumb_verdict(
         return ProvenDead(f"{who} was this node's, and its processes are gone")
     if session_lives:
         return StillWaiting(f"{who} still runs: its agent's session {crumb.session} is alive")
-    if crumb.containment == "sealed":
+    was_bound = crumb.control == control
+    if crumb.containment == "sealed" and was_bound:
         return ProvenDead(f"{who} was sealed and its session is gone")
     for node in sorted(nodes):
         facts = nodes[node]
         if facts.node_id == crumb.node_id and facts.boot_id != crumb.boot_id:
             return ProvenDead(f"{crumb.node} has been booted again since")
+    if not was_bound:
+        return StillWaiting(
+            f"{who} may run on: it began before a pause, and {crumb.node} has not answered since: "
+            f"waiting for it, or for `incumbent node confirm-dead {crumb.node}`"
+        )
     if on_unclean == "go":
         return ProvenDead(f"{who} is unproven, and on_unclean = go")
     return StillWaiting(

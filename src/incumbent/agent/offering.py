@@ -94,7 +94,7 @@ class Offering:
     def _new_offer(self, nonce: str = "") -> Offer | None:
         """What we would start with as things are; None where nothing may start."""
         spec, term = self._view.spec, self._term
-        if spec is None or why_not_run(term, self._view, self._name):
+        if spec is None or why_not_run(term, self._view, self._name) or term.why_paused():
             return None
         try:
             crumb = term.breadcrumb_of(spec, 0, nonce or term.nonce())

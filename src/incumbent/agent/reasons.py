@@ -80,7 +80,12 @@ class Reasons:
     @property
     def is_held(self) -> bool:
         """Frozen, or paused: what runs stays as it is, since nothing may start in its place."""
-        return bool(self._view.desired.frozen_by) or self._term.view.control.paused
+        return bool(self._view.desired.frozen_by) or self.is_paused
+
+    @property
+    def is_paused(self) -> bool:
+        """As far as we know: where control cannot be read nothing starts either."""
+        return self._term.view.control.paused
 
     def why_not_here(self, is_running: bool) -> str:
         """Why this node must not have it, whoever else could."""

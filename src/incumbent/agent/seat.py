@@ -185,6 +185,7 @@ class Seat:
         if instance is None:
             return place
         if place is None:
+            await self._carry(instance)
             await self._stop_instance("its candidate is gone")
             await oblige(self._client, [Delete(instance.breadcrumb)])
             self._term.forget(instance)
@@ -210,6 +211,19 @@ class Seat:
         if before is not None and before.epoch == instance.epoch:  # it holds on
             self.word.go_on(before)
         return place
+
+    async def _carry(self, instance: Instance) -> None:
+        """It has outlived its session in a pause: it goes on as long as nothing could take its
+        place. Others honour its breadcrumb, which is not of this session.
+        """
+        while (
+            self._term.is_carried(instance)
+            and self._reasons.is_paused
+            and not (instance.is_empty or self.leaving)
+            and self._view.desired.run
+        ):
+            self._say("running", "its session has ended in the pause: restarted when that is over")
+            await self.bell.heard()
 
     async def _until_standing(self) -> bool:
         """Wait until this node should be a candidate; False: it is to leave."""
@@ -411,6 +425,12 @@ class Seat:
         """Prove every earlier instance dead, write the new epoch, order the start."""
         spec, term = self._view.spec, self._term
         assert spec is not None
+        control = term.view.control_zxid
+        checks = (
+            place.check_own(),
+            Check(self._tree.control, term.view.control_version),
+            Check(self._tree.desired(self.component), self._view.desired_version),
+        )
         ready = await self._ready(spec)
         ground = await self._offering.ground()
         waiting = await why_wait(
@@ -421,6 +441,7 @@ class Seat:
             nodes=term.view.nodes,
             me=term.facts,
             on_unclean=spec.on_unclean,
+            control=control,
             ring=self.bell.ring,
         )
         if waiting:
@@ -441,11 +462,6 @@ class Seat:
         if crumb.config != self._digests:
             return  # it changed since the start was made ready: look again
         if not ground.granted:
-            checks = (
-                place.check_own(),
-                Check(self._tree.control, term.view.control_version),
-                Check(self._tree.desired(self.component), self._view.desired_version),
-            )
             try:
                 if not await write_start(
                     self._client, self._tree, self.name, crumb, ground, checks
@@ -467,6 +483,8 @@ class Seat:
             breadcrumb=self._crumb,
             containment=start.containment,
             note=term.unenforced(spec),
+            session=term.session_key,
+            control=crumb.control,
         )
         term.order_start(instance, start)
         handed_at = self._clock.wall()
@@ -677,6 +695,8 @@ class Seat:
             return "back after a lost session, programs start one after the other", until
         if self._view.spec is not None and (key := self._term.unset(self._view.spec)):
             return f"{key} is not set: `incumbent config set {key} VALUE`", None
+        if why := self._term.why_paused():
+            return why, None
         return "" if self._term.is_leased() else "waits for an acknowledged beat", None
 
     # ── small things

@@ -17,6 +17,7 @@ import msgspec
 
 from incumbent.agent.admission import Admission, shown_ids
 from incumbent.agent.instance import Instance
+from incumbent.agent.pausing import Pausing
 from incumbent.agent.planner import Planner
 from incumbent.agent.seat import Seat
 from incumbent.agent.sentences import REMOVED
@@ -26,6 +27,7 @@ from incumbent.agent.tree import (
     NodeFacts,
     Tree,
     UnreadableZnode,
+    altered,
     read,
     seat_name,
     session_key,
@@ -109,6 +111,7 @@ class Term:
         )
         self.view = View(client, self.tree, self.bell, self.say, self.admission.distrust)
         self.seats: dict[str, Seat] = {}
+        self._pausing = Pausing(self)
         self._ledger = Ledger(client, log=self.say)
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._planner = Planner(self)
@@ -137,6 +140,7 @@ class Term:
                     group.create_task(self._look_at_files())
                     self.custody.ring_seat = self._ring_seat
                     group.create_task(self._keep_node_name())
+                    group.create_task(self._pausing.keep())
                     await self._keep_seats(group)
                     raise _Drained
             except* _Drained:
@@ -174,6 +178,24 @@ class Term:
         is_so = self.clock.boottime() < self.client.lease.valid_until - self.numbers.soft
         self.custody.awaits_lease = self.custody.awaits_lease or not is_so
         return is_so
+
+    def why_paused(self) -> str:
+        """Why our guardian would start nothing, though the operators would; "" if it would."""
+        is_bound = self.custody.is_heard and not self.custody.is_paused
+        return "" if is_bound else "waits until its guardian goes by the lease again, after a pause"
+
+    def is_carried(self, instance: Instance) -> bool:
+        """Whether it was started in a session that is over."""
+        return instance.session != self.session_key
+
+    async def state_pause(self, zxid: int) -> None:
+        """What `pause` and `resume` wait for: our node's znode says which pause we go by."""
+        if self.facts.paused == zxid:
+            return
+        facts = altered(self.facts, paused=zxid)
+        with suppress(NotSent, FateUnknown, NoNode):
+            await self.client.set(self.tree.node(self.node), write(facts))
+            self.facts = facts
 
     def forget(self, instance: Instance) -> None:
         """Its death is proven and dealt with."""
@@ -309,6 +331,7 @@ class Term:
             nonce=nonce,
             program=program(spec),
             config=self.digests(spec),
+            control=self.view.control_zxid,
         )
 
     def nonce(self) -> str:

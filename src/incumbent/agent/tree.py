@@ -60,10 +60,12 @@ class UnreadableZnode(IncumbentError):
 
 
 class Control(msgspec.Struct, frozen=True, kw_only=True):
-    """/control: the operators' settings."""
+    """/control: the operators' settings. `by`: who paused or resumed, `since` then (wall time)."""
 
     v: int = 1
     paused: bool = False
+    by: str = ""
+    since: float = 0.0
 
 
 class Access(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,7 +79,9 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """/nodes/<node>, ephemeral: what does not change while the node's session lives."""
+    """/nodes/<node>, ephemeral: what does not change while the node's session lives, but for
+    `paused`: the zxid of the pause that its guardian goes by, 0 while it goes by the lease.
+    """
 
     v: int = 1
     node: str
@@ -93,6 +97,7 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Wall time until which it stands for nothing, for that, while others can."""
     shows: list[str] = []
     """Its ids, SCHEME:ID, as an ACL would have them."""
+    paused: int = 0
 
 
 class Desired(msgspec.Struct, frozen=True, kw_only=True):
@@ -131,7 +136,9 @@ class SeatRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Breadcrumb(msgspec.Struct, frozen=True, kw_only=True):
-    """…/running/<epoch>, immutable: an instance may be running."""
+    """…/running/<epoch>: an instance may be running. It does not change, but for `control`: the
+    zxid of /control's last change when its guardian certainly kept the deadlines (`pausing`).
+    """
 
     v: int = 1
     epoch: int
@@ -147,6 +154,7 @@ class Breadcrumb(msgspec.Struct, frozen=True, kw_only=True):
     """Of its spec (`spec.program`)."""
     config: dict[str, str] = {}
     """Of what it uses of the configuration: variable → digest of its value."""
+    control: int = 0
 
 
 class Offer(msgspec.Struct, frozen=True, kw_only=True):

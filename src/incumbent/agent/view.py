@@ -166,6 +166,8 @@ class View:
         self._say = say
         self.control = Control(paused=True)
         self.control_version = -1
+        self.control_zxid = 0
+        """Of its last change."""
         self.control_problem = ""
         self.nodes: dict[str, NodeFacts] = {}
         self.plan = Plan()
@@ -202,6 +204,7 @@ class View:
             control, self.control_problem = self._order(Control, data, self._tree.control)
             self.control = control or Control(paused=True)
             self.control_version = stat.version if stat is not None else -1
+            self.control_zxid = stat.mzxid if stat is not None else 0
             self._seen(ready)
 
         await follow_data(self._client, self._tree.control, see, self._say)

@@ -92,6 +92,8 @@ class Cluster:
     """Keys of the agents' sessions that are alive."""
     problems: tuple[str, ...] = ()
     """What cannot be read of what belongs to no component."""
+    control_zxid: int = 0
+    """Of control's last change."""
 
     @property
     def session_nodes(self) -> dict[str, str]:
@@ -131,7 +133,7 @@ async def read_cluster(client: Client, tree: Tree) -> Cluster:
     """Read it all. A root that was never used is an empty cluster; what cannot be read is told."""
     await client.sync("/")
     control, plan, nodes, names = await asyncio.gather(
-        _data(client, tree.control),
+        _data_and_zxid(client, tree.control),
         _data(client, tree.plan),
         _nodes(client, tree),
         _children(client, tree.components),
@@ -141,7 +143,8 @@ async def read_cluster(client: Client, tree: Tree) -> Cluster:
     problems: list[str] = []
     wrong = Control(paused=True)  # as the agents take it
     return Cluster(
-        control=_read(Control, control, tree.control, problems, wrong) or Control(),
+        control=_read(Control, control[0], tree.control, problems, wrong) or Control(),
+        control_zxid=control[1],
         plan=_read(Plan, plan, tree.plan, problems) or Plan(),
         nodes={
             facts.node: facts
@@ -240,6 +243,15 @@ async def _data(client: Client, path: str) -> bytes | None:
         return (await client.get(path))[0]
     except NoNode:
         return None
+
+
+async def _data_and_zxid(client: Client, path: str) -> tuple[bytes | None, int]:
+    """With the zxid of its last change."""
+    try:
+        data, stat = await client.get(path)
+        return data, stat.mzxid
+    except NoNode:
+        return None, 0
 
 
 async def _children(client: Client, path: str) -> list[str]:

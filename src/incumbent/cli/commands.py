@@ -27,6 +27,7 @@ from incumbent.cli.exits import DONE, USAGE, No, Usage, failed, interrupted, say
 from incumbent.cli.explain import node_rows, seat_rows, title
 from incumbent.cli.init import init
 from incumbent.cli.options import AsOutput, Data, Hosts, Output, Root
+from incumbent.cli.pausing import pause, paused_since, resume
 from incumbent.cli.screen import print_table
 from incumbent.cli.srvr import times
 from incumbent.cli.stop_start import freeze, move, restart, retry, signal, start, stop, unfreeze
@@ -150,7 +151,7 @@ def status(
             if agent.get("in_the_way"):
                 say(f"{agent['node']} runs nothing: {agent['in_the_way']}")
         if cluster.control.paused:
-            say("the cluster is paused: nothing starts")
+            say(paused_since(cluster.control))
         return DONE
 
     _run(work())
@@ -264,6 +265,8 @@ def remove(
 
 app.command()(init)
 
+for _pausing in (pause, resume):
+    app.command()(_pausing)
 for _ordering in (stop, start, restart, signal, move, freeze, unfreeze, retry):
     app.command()(_ordering)
 app.command()(doctor)

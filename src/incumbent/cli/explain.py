@@ -146,6 +146,7 @@ def _verdict(
         me=_NOBODY,
         mine_running=False,
         on_unclean=on_unclean,
+        control=cluster.control_zxid,
     )
 
 

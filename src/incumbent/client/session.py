@@ -100,6 +100,7 @@ class Session:
             self.generation = resume.generation
         self._proven_at = -math.inf  # sending time of the newest request that was answered
         self._is_closing = False
+        self._holds_on = False
         self._lost_to: str = ""  # "us" or "server": whose word ended the session
         self._task: asyncio.Task[None] | None = None
         self._first: asyncio.Future[None] | None = None
@@ -111,9 +112,18 @@ class Session:
     @property
     def state(self) -> State:
         """LOST as soon as our own clock says so, even before anyone was told."""
-        if self._is_live and self.clock.boottime() >= self._lost_at:
+        if self._is_over:
             return State.LOST
         return self._cell.now
+
+    def hold_on(self, holds_on: bool) -> None:
+        """From now on only the server's word ends the session, not our own clock: `lease` says as
+        before until when it is proven, and must be looked at. Or both end it again, at once if the
+        lease is over.
+        """
+        if holds_on != self._holds_on:
+            self._holds_on = holds_on
+            self.relied_on()
 
     @property
     def session_id(self) -> int:
@@ -241,12 +251,19 @@ class Session:
             return lease.valid_until
         return max(lease.valid_until, self._proven_at + lease.timeout - lease.margin)
 
+    @property
+    def _is_over(self) -> bool:
+        """By our own clock."""
+        return self._is_live and not self._holds_on and self.clock.boottime() >= self._lost_at
+
     def _look(self) -> None:
-        if self._is_live and self.clock.boottime() >= self._lost_at:
+        if self._is_over:
             self._lose("us", "our own clock: no proof that it lives for too long")
 
     def _arm(self) -> None:
         """See to it that a timer looks at the clock when the session would be LOST, or before."""
+        if self._holds_on:
+            return
         loop = asyncio.get_running_loop()
         due_at = loop.time() + max(0.0, self._lost_at - self.clock.boottime())
         if self._deadline is not None:

@@ -153,10 +153,11 @@ class Seen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paused:
-    """While paused, deadlines are not enforced."""
+    """While paused, deadlines are not enforced, and nothing is started. `number`: see LEASE_ACK."""
 
     tag: ClassVar[str] = "PAUSED"
     paused: bool
+    number: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,7 +178,8 @@ class SeatReport:
     `state`: starting, running, stopping, killing, stuck or empty (proven; its breadcrumb
     may still be in the tree). `pid` is 0 once the process is reaped. `exited` is the
     EXITED that an earlier agent may have missed. `main`: as in STARTED. `told`: all that the
-    program has said of itself so far. `beside`: as in START.
+    program has said of itself so far. `beside`: as in START. `session_id`: of the session in which
+    it was started.
     """
 
     seat: str
@@ -192,6 +194,7 @@ class SeatReport:
     main: int = 0
     told: Told | None = None
     beside: int | None = None
+    session_id: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -300,10 +303,13 @@ class Stuck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseAck:
-    """Every deadline now follows this lease."""
+    """Every deadline now follows this lease; or none is kept, if the newest PAUSED says so, whose
+    `number` this is (0: this generation has sent none).
+    """
 
     tag: ClassVar[str] = "LEASE_ACK"
     valid_until: float
+    number: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -106,6 +106,7 @@ class Seat:
             main=self.main,
             told=self.told,
             beside=self.start.beside,
+            session_id=self.session_id,
         )
 
     # what happens to it

@@ -118,6 +118,7 @@ class Table:
         self.hosts = ""
         self.valid_until = -math.inf
         self.is_paused = False
+        self._pause_number = 0  # of this generation's newest PAUSED
         self._phase = _Phase.SERVING
         self._agent = _Agent.DEAD
         self._has_leased = False  # this generation
@@ -208,8 +209,8 @@ class Table:
             case m.Seen(seat=name, epoch=epoch):
                 seat = self._find(name, epoch)
                 return seat.seen() if seat else []
-            case m.Paused(paused=paused):
-                self.is_paused = paused
+            case m.Paused(paused=paused, number=number):
+                self.is_paused, self._pause_number = paused, number
                 return self._write_deadlines()
             case m.Bye(code=code):
                 return self._bye(code, now)
@@ -255,7 +256,10 @@ class Table:
         self.valid_until = message.valid_until
         zxid = self.passport.get("last_zxid", 0)
         self.passport["last_zxid"] = max(zxid, message.last_zxid)
-        return [*self._write_deadlines(), Send(m.LeaseAck(valid_until=message.valid_until))]
+        return [*self._write_deadlines(), self._lease_ack()]
+
+    def _lease_ack(self) -> Send:
+        return Send(m.LeaseAck(valid_until=self.valid_until, number=self._pause_number))
 
     def _write_deadlines(self) -> list[Action]:
         actions: list[Action] = []
@@ -293,6 +297,8 @@ class Table:
             return "the guardian is ending"
         if start.generation != self.generation:
             return f"generation {start.generation} is over, this is {self.generation}"
+        if self.is_paused and not is_hook:
+            return "the cluster is paused, as far as this guardian was told"
         newest = self.newest_epoch.get(start.seat, 0)
         if start.epoch <= newest:
             return f"epoch {start.epoch} is not newer than {newest}"
@@ -338,6 +344,7 @@ class Table:
         self.generation += 1
         self._agent = _Agent.SPAWNED
         self._has_leased = False
+        self._pause_number = 0
         self._quiet_since = now
         for seat in self.seats.values():
             seat.is_seen = False

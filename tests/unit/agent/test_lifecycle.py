@@ -44,6 +44,7 @@ def verdict(breadcrumb, **changes):
         "me": ME,
         "mine_running": False,
         "on_unclean": "wait",
+        "control": 0,
     }
     return breadcrumb_verdict(breadcrumb, **{**given_, **changes})
 

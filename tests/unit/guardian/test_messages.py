@@ -45,7 +45,7 @@ ONE_OF_EACH: list[m.Message] = [
     ),
     m.Stop(seat="web/0", epoch=3, grace=0.0),
     m.Seen(seat="web/0", epoch=3, pid=9),
-    m.Paused(paused=True),
+    m.Paused(paused=True, number=1),
     m.Bye(code=0),
     m.Welcome(generation=1, guardian_pid=5),
     m.Welcome(

@@ -290,11 +290,11 @@ def test_each_lease_moves_every_deadline_before_it_is_acknowledged() -> None:
 def test_while_paused_no_deadline_is_enforced() -> None:
     world = running()
 
-    world.say(m.Paused(paused=True))
+    world.say(m.Paused(paused=True, number=1))
     assert world.trees["web/0", 1].hard_at == math.inf
     keep_alive(world, 100, lease=False)
     assert world.live("web/0") == [1]
-    world.say(m.Paused(paused=False))
+    world.say(m.Paused(paused=False, number=2))
 
     assert not world.live("web/0")
 

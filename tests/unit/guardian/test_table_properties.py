@@ -145,7 +145,7 @@ class GuardianLife(RuleBasedStateMachine):
     @precondition(is_connected)
     @rule(paused=st.booleans())
     def pause(self, paused: bool) -> None:
-        self.world.say(m.Paused(paused=paused))
+        self.world.say(m.Paused(paused=paused, number=1))
 
     @precondition(is_up)
     @rule()
