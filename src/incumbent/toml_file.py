@@ -86,7 +86,29 @@ def _syntax_error(message: str, text: str, name: str) -> SpecError:
     at = re.match(r"line (\d+), column (\d+)", place)
     line = int(at[1]) if at else text.rstrip("\n").count("\n") + 1
     what = what[:1].lower() + what[1:]
-    return SpecError(name, line, "", f"not valid TOML: {what}")
+    lines = text.splitlines()
+    there = lines[line - 1] if line <= len(lines) else ""
+    return SpecError(name, line, "", _habit(what, there, text) or f"not valid TOML: {what}")
+
+
+def _habit(what: str, line: str, text: str) -> str:
+    """What somebody meant who wrote this line of a broken file; "" where that is not plain."""
+    if text.lstrip().startswith("{"):
+        return "this looks like JSON; expected TOML: a [component.NAME] table for each program"
+    header = re.match(r"\s*\[([^]]+)\]", line)
+    if header and "twice" in what:
+        return f"[{header[1]}] stands here for the second time; expected each table once"
+    if re.match(r"\s*(- |[\w-]+:(\s|$))", line):
+        return "this looks like YAML; expected TOML: `[component.NAME]`, and below it `key = value`"
+    if any(quote in line for quote in "“”„‘’«»"):
+        return 'typographic quotes; expected plain ones: "'
+    word = re.match(r"""\s*([\w.-]+)\s*=\s*([A-Za-z/~.][^"'\[{]*?)\s*(#.*)?$""", line)
+    if word and word[2] not in ("true", "false", "inf", "nan"):
+        return f'text needs quotes: expected {word[1]} = "{word[2]}"'
+    key = re.match(r"\s*([\w-]+)\s*=", line)
+    if key and "overwrite" in what:
+        return f"`{key[1]}` stands here for the second time; expected each key once"
+    return ""
 
 
 def _dotted(path: KeyPath) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.e2e.nodes import Nodes, is_alive
+from tests.e2e.nodes import INCUMBENT, Nodes, is_alive
 from tests.waiting import wait_until
 
 SLEEP = 'command = "sleep 1000"\n'
@@ -188,3 +188,36 @@ def test_upgrades_en_masse_go_one_by_one_hold_no_election_and_end_at_the_first_f
     assert nothing.stderr.strip().endswith(
         "no component here has team=y; labels there are: team=x (`labels` in the component file)"
     )
+
+
+def test_what_the_file_lacks_is_removed_only_if_that_is_said_and_certain(nodes: Nodes) -> None:
+    before = nodes.wait("worker", "running")
+    file = nodes.folder / "fewer.toml"
+    file.write_text(f"[component.web]\n{SLEEP}env.NEW = '1'\n")
+
+    unasked = nodes.cli("apply", file, "--prune", stdin="")
+    untouched = nodes.row("worker"), nodes.cli("apply", file, "--output", "json").stdout
+    pruned = nodes.cli("apply", file, "--prune", "--yes")
+
+    assert unasked.returncode == 2
+    assert "FILE lacks: worker; they are stopped and removed" in unasked.stderr
+    assert untouched[0]["pid"] == before["pid"]
+    assert '"changed"' in untouched[1], "nothing was changed before it was certain"
+    assert pruned.returncode == 0, pruned.stderr
+    assert "worker     removed" in pruned.stdout
+    assert not is_alive(before["pid"])
+
+
+def test_status_goes_on_to_show_what_changes(nodes: Nodes) -> None:
+    nodes.wait("web", "running")
+    watching = nodes.terminals.start(
+        "watching",
+        [*INCUMBENT, "status", "web", "--watch", "--output", "json", "--zookeeper", nodes.hosts],
+    )
+    watching.wait_for('"state": "running"')
+
+    nodes.cli("stop", "web")
+
+    watching.wait_for('"state": "stopped"')
+    watching.send(signal.SIGINT)
+    assert watching.ends(10.0) == 130

@@ -27,17 +27,18 @@ from incumbent.cli.exits import DONE, USAGE, No, Usage, failed, interrupted, say
 from incumbent.cli.explain import node_rows, seat_rows, title
 from incumbent.cli.init import init
 from incumbent.cli.options import AsOutput, Data, Hosts, Output, Root
-from incumbent.cli.pausing import pause, paused_since, resume
+from incumbent.cli.pausing import pause, resume
 from incumbent.cli.screen import print_table
 from incumbent.cli.srvr import times
+from incumbent.cli.status import status
 from incumbent.cli.stop_start import freeze, move, restart, retry, signal, start, stop, unfreeze
 from incumbent.cli.together import barrier_app, queue_app
 from incumbent.cli.why import RUNS, why
 from incumbent.cli.zk import zk_app
-from incumbent.errors import ConnectTimeout, IncumbentError, NumbersDontFit, SpecError, SpecErrors
+from incumbent.errors import IncumbentError, NumbersDontFit, SpecError, SpecErrors
 from incumbent.lease import Numbers
 from incumbent.settings import Settings, resolve
-from incumbent.spec import Spec, read_specs
+from incumbent.spec import Spec, read_specs, settings_of
 
 __all__ = ["app", "run_typer"]
 
@@ -106,57 +107,6 @@ def _settings(hosts: str | None, root: str | None, data: Path | None = None) -> 
     return resolve({"zookeeper": hosts, "root": root, "data": data})
 
 
-@app.command()
-def status(
-    name: Annotated[
-        str | None,
-        typer.Argument(metavar="NAME", help="Only this component, or seat of it: web/1."),
-    ] = None,
-    zookeeper: Hosts = None,
-    root: Root = None,
-    data: Data = None,
-    output: AsOutput = Output.TABLE,
-) -> None:
-    """What runs where since when, and why.
-
-    "fence in" is how long the programs here would still be allowed to run if ZooKeeper were gone
-    from now on; only agents on this machine tell it.
-    """
-    settings = _settings(zookeeper, root, data)
-
-    async def work() -> int:
-        try:
-            async with connected(settings) as client:
-                cluster = await read_cluster(client, Tree(settings.root))
-        except ConnectTimeout:
-            for line in local.while_unreachable(settings.agent_folders):
-                say(line)
-            raise
-        local_agents = local.ask_all(settings.agent_folders)
-        rows = seat_rows(cluster, local_agents)
-        if name is not None:
-            rows = [row for row in rows if name in (row.component, f"{row.component}/{row.seat}")]
-            if not rows:
-                raise No(f"there is no component {name}; `incumbent status` lists all")
-        if output is Output.JSON:
-            print(show.to_json(rows))
-        elif rows:
-            now = time.time()
-            print_table(show.SEAT_HEADS, [show.seat_cells(row, now) for row in rows])
-        else:
-            say("there are no components; `incumbent apply FILE` declares some")
-        for problem in cluster.problems:
-            say(problem)
-        for agent in local_agents:
-            if agent.get("in_the_way"):
-                say(f"{agent['node']} runs nothing: {agent['in_the_way']}")
-        if cluster.control.paused:
-            say(paused_since(cluster.control))
-        return DONE
-
-    _run(work())
-
-
 @app.command("why")
 def why_(
     name: Annotated[
@@ -202,18 +152,22 @@ def why_(
 
 @app.command()
 def apply(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A component file.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A component file, or Procfile.")],
+    prune: Annotated[
+        bool, typer.Option("--prune", help="Then remove the components that FILE lacks.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="With --prune: do not ask.")] = False,
     zookeeper: Hosts = None,
     root: Root = None,
     output: AsOutput = Output.TABLE,
 ) -> None:
     """Declare the components of FILE; prints what changed.
 
-    Never removes: what the tree has and FILE lacks is listed, and goes on. Relative paths are not
-    allowed in FILE, since the nodes have other folders; for the FILE of a running `incumbent up`
-    they are, as there.
+    What the tree has and FILE lacks is listed, and goes on, but with --prune: then it is stopped, by
+    proof, and removed. Relative paths are not allowed in FILE, since the nodes have other folders;
+    for the FILE of a running `incumbent up` they are, as there.
     """
-    settings = resolve({"zookeeper": zookeeper, "root": root}, file=file)
+    settings = settings_of(file, {"zookeeper": zookeeper, "root": root})
     runs_it = settings.runtime is not None and settings.runtime.file == str(file.absolute())
     specs = read_specs(file, folder=file.absolute().parent if runs_it else None)
     hosts = settings.hosts()
@@ -224,7 +178,12 @@ def apply(
         seen = times(hosts, *asked, say, patience=5.0, tls=tls)
         async with connected(settings, session_timeout=seen.session_timeout) as client:
             numbers = _fit(file, specs, client.timeout, seen.tick)
+            extra = await orders.absent(client, Tree(settings.root), specs) if prune else []
+            _certain_to_remove(extra, yes)
             changes = await orders.apply(client, Tree(settings.root), specs)
+            for name in extra:
+                await orders.remove(client, Tree(settings.root), name, timeout=60.0, say=say)
+            changes = [orders.removed(c) if c.component in extra else c for c in changes]
         if output is Output.JSON:
             print(json.dumps([_change_object(each) for each in changes], indent=2))
         else:
@@ -265,8 +224,8 @@ def remove(
 
 app.command()(init)
 
-for _pausing in (pause, resume):
-    app.command()(_pausing)
+for _looking in (status, pause, resume):
+    app.command()(_looking)
 for _ordering in (stop, start, restart, signal, move, freeze, unfreeze, retry):
     app.command()(_ordering)
 app.command()(doctor)
@@ -366,6 +325,18 @@ def node_confirm_dead(
         return DONE
 
     _run(work())
+
+
+def _certain_to_remove(names: Sequence[str], yes: bool) -> None:
+    """The operator has seen what is removed. Raises `No`, `Usage`."""
+    if not names or yes:
+        return
+    say(f"FILE lacks: {', '.join(names)}; they are stopped and removed")
+    if not sys.stdin.isatty():
+        raise Usage("there is nobody to ask: say --yes, or leave --prune out. Nothing was changed")
+    say("type yes to go on:")
+    if sys.stdin.readline().strip() != "yes":
+        raise No("nothing was changed")
 
 
 def _certain(node: str, yes: str | None) -> None:

@@ -34,6 +34,11 @@ class Live:
         self._width = max((len(_short(seat, seats)) for seat in seats), default=0)
         self._seats = tuple(seats)
 
+    def add(self, seat: str) -> None:
+        """One more."""
+        self._seats = (*self._seats, seat)
+        self._width = max(self._width, len(_short(seat, self._seats)))
+
     @property
     def unseen(self) -> list[str]:
         """The seats of which nothing was shown yet."""

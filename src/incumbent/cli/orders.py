@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from incumbent.agent.start import together
@@ -35,6 +35,7 @@ from incumbent.wire import Check, Create, MultiOp, SetData, WatchEvent
 
 __all__ = [
     "Change",
+    "absent",
     "again",
     "apply",
     "breadcrumbs_of",
@@ -43,6 +44,7 @@ __all__ = [
     "make_skeleton",
     "not_removed",
     "remove",
+    "removed",
     "runs",
     "until_ended",
 ]
@@ -85,9 +87,19 @@ async def apply(
         changes += await together(
             *(again(lambda spec=spec: _declare(client, tree, spec, run)) for spec in batch)  # type: ignore[misc]
         )
-    ours = {spec.name for spec in specs}
-    others = [name for name in await components(client, tree) if name not in ours]
+    others = await absent(client, tree, specs)
     return [*changes, *(Change(name, "absent") for name in others)]
+
+
+async def absent(client: Client, tree: Tree, specs: Sequence[Spec]) -> list[str]:
+    """The components that there are, and that are none of these."""
+    ours = {spec.name for spec in specs}
+    return [name for name in await components(client, tree) if name not in ours]
+
+
+def removed(change: Change) -> Change:
+    """What becomes of one that is absent from FILE, if it is pruned."""
+    return replace(change, what="removed")
 
 
 async def discard(client: Client, tree: Tree, name: str) -> bool:

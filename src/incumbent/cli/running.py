@@ -16,7 +16,7 @@ from typing import Any
 
 from incumbent import runtime_file
 from incumbent.agent.tree import Observed, Tree, read, seat_name
-from incumbent.agent.view import follow_data
+from incumbent.agent.view import follow_children, follow_data, patient
 from incumbent.cli import local, orders
 from incumbent.cli.children import Kept
 from incumbent.cli.closing import close_tree
@@ -26,8 +26,9 @@ from incumbent.cli.process import Child
 from incumbent.cli.up import PORT, SESSION, Scene, stop_signals
 from incumbent.client import Client
 from incumbent.credentials import read_auth
-from incumbent.errors import IncumbentError, NoNode, SessionExpired
+from incumbent.errors import IncumbentError, NoNode, SessionExpired, SpecError
 from incumbent.runtime_file import Runtime
+from incumbent.spec import decode
 from incumbent.wire import Stat
 
 __all__ = ["run"]
@@ -138,6 +139,7 @@ class _Running:
                 group.create_task(self._ask_agent())
                 for seat in self.seats:
                     group.create_task(self._follow(client, seat))
+                group.create_task(self._follow_new(client, group))
         finally:
             with suppress(IncumbentError, TimeoutError):
                 async with asyncio.timeout(_LAST_LOOK):
@@ -200,6 +202,33 @@ class _Running:
             except SessionExpired:
                 await asyncio.sleep(0.2)
 
+    async def _follow_new(self, client: Client, group: asyncio.TaskGroup) -> None:
+        """Components that somebody adds by `apply` are shown as well."""
+
+        async def see(names: list[str]) -> None:
+            for name in names:
+                for seat in await self._seats_of(client, name):
+                    if seat not in self.seats:
+                        self.seats.append(seat)
+                        self.live.add(seat)
+                        group.create_task(self._follow(client, seat))
+
+        while True:
+            try:
+                await follow_children(client, self.tree.components, see)
+            except SessionExpired:
+                await asyncio.sleep(0.2)
+
+    async def _seats_of(self, client: Client, component: str) -> list[str]:
+        """Those of a component that is there and can be read."""
+        path = self.tree.component(component)
+        try:
+            data, _stat = await patient(lambda: client.get(path))
+            copies = decode(data, path).copies if data else 0
+        except (NoNode, SpecError):
+            return []
+        return [seat_name(component, k) for k in range(copies)]
+
     async def _last_look(self, client: Client) -> None:
         """The guardian's end may have been noticed before the last word about a seat was read."""
         for seat in self.seats:
@@ -212,8 +241,10 @@ class _Running:
 
     async def _ask_agent(self) -> None:
         """What never gets as far as the tree: a seat for which this node does not stand."""
-        while unseen := self.live.unseen:
+        while True:
             await asyncio.sleep(_ASK_EVERY)
+            if not (unseen := self.live.unseen):
+                continue
             said = (local.ask(self.scene.folder.agent, timeout=0.1) or {}).get("seats", {})
             for seat in unseen:
                 if said.get(seat, {}).get("state") == "aside":

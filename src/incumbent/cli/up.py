@@ -24,8 +24,8 @@ from incumbent.cli.folder import Folder
 from incumbent.cli.live import Screen
 from incumbent.cli.process import Child, module
 from incumbent.errors import IncumbentError, SpecError, SpecErrors
-from incumbent.settings import Settings, resolve
-from incumbent.spec import Spec, read_specs
+from incumbent.settings import Settings
+from incumbent.spec import Spec, read_specs, settings_of
 
 __all__ = ["PORT", "SESSION", "Scene", "main", "stop_signals"]
 
@@ -40,8 +40,8 @@ def main(argv: Sequence[str]) -> int:
     file = Path(options.file).absolute()
     folder = Folder(file.parent / ".incumbent")
     try:
-        specs = read_specs(file, folder=file.parent)
         settings = _settings(file)
+        specs = read_specs(file, folder=file.parent)
         folder.lock()
         folder.await_earlier(screen.line)
         if options.fresh:
@@ -93,7 +93,7 @@ def _parser() -> Parser:
 
 def _settings(file: Path) -> Settings:
     """What FILE and the environment say; but ZooKeeper is our own. Raises `SpecErrors`."""
-    settings = resolve({}, file=file)
+    settings = settings_of(file, {})
     if settings.origins["zookeeper"] == str(file):
         text = (
             "`incumbent up` starts a server of its own: take this line out, or use "

@@ -7,7 +7,6 @@ epoch (the upper 32 bits, plus one), so that no client sees zxids go back.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import os
 import shutil
@@ -17,7 +16,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from incumbent.server.config import add_data
+from incumbent.server.config import Parser, add_data
 from incumbent.server.control import socket_path
 from incumbent.server.copying import Piece, build, sync_directory, unpack_pieces
 from incumbent.server.directory import DATABASE, CannotStart, Directory
@@ -33,7 +32,7 @@ _MOST_EPOCHS = 2**31
 
 def run_command(argv: Sequence[str]) -> str:
     """Carry out `backup …` or `restore …`; returns the line to print. Raises `CannotStart`."""
-    parser = argparse.ArgumentParser(prog=f"incumbent server {argv[0]}")
+    parser = Parser(prog=f"incumbent server {argv[0]}")
     parser.add_argument("file", metavar="FILE", type=Path)
     add_data(parser)
     if argv[0] == "backup":

@@ -7,10 +7,11 @@ Whatever is wrong is one sentence that names where it was said and the next step
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from incumbent.server.words import DEFAULT_WORDS, WORDS
 from incumbent.wire import MAX_FRAME
@@ -18,6 +19,7 @@ from incumbent.wire import MAX_FRAME
 __all__ = [
     "Address",
     "BadSettings",
+    "Parser",
     "Settings",
     "add_data",
     "read_settings",
@@ -303,8 +305,16 @@ _OPTIONS = (
 )
 
 
+class Parser(argparse.ArgumentParser):
+    """One line says what is wrong, and where to read on."""
+
+    def error(self, message: str) -> NoReturn:
+        print(f"incumbent: {message}; `{self.prog} --help` shows what there is", file=sys.stderr)
+        raise SystemExit(2)
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="incumbent server",
         description="A ZooKeeper server for one machine. Also: incumbent server backup FILE, "
         "incumbent server restore FILE.",

@@ -1,6 +1,6 @@
 """What people declare: the components of a file, checked, and their form in ZooKeeper."""
 
-from incumbent.spec.file import parse_specs, read_specs
+from incumbent.spec.file import parse_specs, read_specs, settings_of
 from incumbent.spec.health import Check, Hook
 from incumbent.spec.spec import Spec, changed_keys, decode, encode, program
 
@@ -14,4 +14,5 @@ __all__ = [
     "parse_specs",
     "program",
     "read_specs",
+    "settings_of",
 ]

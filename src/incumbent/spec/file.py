@@ -7,20 +7,34 @@ the file, or every problem of the file is reported at once, each with its line.
 from __future__ import annotations
 
 import os.path
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from incumbent.errors import SpecError, SpecErrors
-from incumbent.settings import name_problem
+from incumbent.settings import Settings, name_problem, resolve
 from incumbent.spec.checks import CHECKS, REQUIRED
+from incumbent.spec.procfile import is_procfile, parse_procfile
 from incumbent.spec.spec import Spec
 from incumbent.toml_file import KeyPath, TomlFile, did_you_mean, kind, parse_toml
 
-__all__ = ["parse_specs", "read_specs"]
+__all__ = ["parse_specs", "read_specs", "settings_of"]
 
 _TABLES = ("component", "incumbent")  # the second is read by `settings`
 _PATHS = ("cwd", "env_file")
+_ELSEWHERE = {
+    **dict.fromkeys(("cmd", "exec", "run", "program", "entrypoint", "ExecStart"), "command"),
+    **dict.fromkeys(("replicas", "instances", "count", "scale", "numprocs"), "copies"),
+    **dict.fromkeys(("directory", "dir", "workdir", "working_dir", "WorkingDirectory"), "cwd"),
+    **dict.fromkeys(("environment", "Environment", "variables"), "env"),
+    **dict.fromkeys(("EnvironmentFile", "envfile"), "env_file"),
+    **dict.fromkeys(("hosts", "machines", "node", "host"), "nodes"),
+    **dict.fromkeys(
+        ("stop_timeout", "stopwaitsecs", "TimeoutStopSec", "kill_timeout"), "stop_grace"
+    ),
+    **dict.fromkeys(("stopsignal", "KillSignal", "kill_signal"), "stop_signal"),
+}
+"""What other tools call a key of ours."""
 
 
 def read_specs(path: Path, *, folder: Path | None = None) -> tuple[Spec, ...]:
@@ -36,7 +50,29 @@ def read_specs(path: Path, *, folder: Path | None = None) -> tuple[Spec, ...]:
     except OSError as error:
         why = (error.strerror or str(error)).lower()
         raise SpecErrors([SpecError(str(path), 0, "", f"cannot be read: {why}")]) from None
+    if is_procfile(path):
+        return parse_procfile(raw, str(path), folder=folder)
     return parse_specs(raw, str(path), folder=folder)
+
+
+def settings_of(path: Path, flags: Mapping[str, object]) -> Settings:
+    """The settings, the [incumbent] table of the file at `path` among them. Raises `SpecErrors`, and
+    then with all that is wrong with its components too.
+
+    A Procfile has no such table: what stands in an incumbent.toml beside it counts.
+    """
+    if is_procfile(path):
+        return resolve(flags, folder=path.absolute().parent)
+    try:
+        return resolve(flags, file=path)
+    except SpecErrors as error:
+        said = {(problem.line, problem.problem) for problem in error.problems}
+        more: Sequence[SpecError] = ()
+        try:
+            read_specs(path, folder=path.absolute().parent)
+        except SpecErrors as also:
+            more = [each for each in also.problems if (each.line, each.problem) not in said]
+        raise SpecErrors([*error.problems, *more]) from None
 
 
 def parse_specs(raw: bytes, name: str, *, folder: Path | None = None) -> tuple[Spec, ...]:
@@ -95,7 +131,9 @@ class _Reading:
         for key, value in table.items():
             check = CHECKS.get(key)
             if check is None:
-                hint = did_you_mean(key, CHECKS) or f"; expected one of {', '.join(CHECKS)}"
+                meant = f"; did you mean `{_ELSEWHERE[key]}`?" if key in _ELSEWHERE else ""
+                hint = meant or did_you_mean(key, CHECKS)
+                hint = hint or f"; expected one of {', '.join(CHECKS)}"
                 self.wrong((*here, key), f"unknown key{hint}")
                 continue
 

@@ -153,4 +153,3 @@ def test_our_own_breadcrumb_of_an_earlier_boot_goes_by_its_session():
 
     assert isinstance(verdict(own, session_lives=True), StillWaiting)
     assert isinstance(verdict(own), ProvenDead)
-

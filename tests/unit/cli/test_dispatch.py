@@ -111,6 +111,12 @@ def test_without_the_extra_there_is_a_server_and_help() -> None:
         (["status", "--output", "xml"], "'xml'", " status"),
         (["up", "--colour"], "unrecognized arguments: --colour", " up"),
         (["agent", "--colour"], "unrecognized arguments: --colour", " agent"),
+        (["server", "--dta", "x"], "unrecognized arguments: --dta x", " server"),
+        (
+            ["server", "backup", "--dta", "x"],
+            "the following arguments are required: --data",
+            " server backup",
+        ),
         (["demo", "--colour"], "unrecognized arguments: --colour", " demo"),
         (["elect"], "required: PATH", " elect"),
     ],
