@@ -32,7 +32,7 @@ _AGENTS = (
     ("components/*/seats/*/election", "rcd"),
     ("components/*/seats/*/election/*", "rw"),
     ("components/*/seats/*/running", "rcd"),
-    ("components/*/seats/*/running/*", "r"),  # breadcrumbs are immutable
+    ("components/*/seats/*/running/*", "rw"),  # after a pause
     ("components/*/seats/*/observed", "rw"),
 )
 _SHARED = ("locks", "once", "queues", "barriers")

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from incumbent.agent.instance import Instance
 from incumbent.agent.tree import Breadcrumb, UnreadableZnode, altered, read, write
 from incumbent.agent.view import patient
-from incumbent.errors import BadVersion, FateUnknown, NoNode, NotSent
+from incumbent.errors import BadVersion, FateUnknown, NotSent, Refused
 from incumbent.wire import SetData
 
 if TYPE_CHECKING:
@@ -126,8 +126,8 @@ class Pausing:
                 await client.submit(SetData(path, affirmed, stat.version))
         except (NotSent, FateUnknown, BadVersion):
             return  # with the next beat
-        except (NoNode, UnreadableZnode):
-            pass  # nobody will conclude anything from it
+        except (Refused, UnreadableZnode) as error:  # nobody will conclude anything from it
+            self._term.say(f"{path} is left as it is: {error}")
         instance.control = zxid
 
     async def _tell_operators(self) -> None:

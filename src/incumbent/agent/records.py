@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from incumbent.agent.instance import Instance
-from incumbent.agent.tree import Breadcrumb, write
+from incumbent.agent.tree import Breadcrumb, altered, write
 from incumbent.agent.view import follow_children
 from incumbent.errors import FateUnknown, NodeExists, NotSent, Refused
 from incumbent.recipes.ledger import Pause
@@ -44,6 +44,7 @@ async def keep_breadcrumb(
             return
         pause = Pause()
         path = term.tree.breadcrumb(seat, crumb.epoch)
+        crumb = altered(crumb, control=instance.control)
         while str(crumb.epoch) not in names and not instance.is_empty:
             try:
                 await term.client.multi([place.check_own(), Create(path, write(crumb))])

@@ -43,6 +43,7 @@ from incumbent.errors import (
     NodeExists,
     NoNode,
     NotSent,
+    Refused,
     SessionExpired,
 )
 from incumbent.guardian import messages as m
@@ -193,7 +194,7 @@ class Term:
         if self.facts.paused == zxid:
             return
         facts = altered(self.facts, paused=zxid)
-        with suppress(NotSent, FateUnknown, NoNode):
+        with suppress(NotSent, FateUnknown, Refused):
             await self.client.set(self.tree.node(self.node), write(facts))
             self.facts = facts
 
