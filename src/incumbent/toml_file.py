@@ -104,7 +104,7 @@ def _habit(what: str, line: str, text: str) -> str:
         return 'typographic quotes; expected plain ones: "'
     word = re.match(r"""\s*([\w.-]+)\s*=\s*([A-Za-z/~.][^"'\[{]*?)\s*(#.*)?$""", line)
     if word and word[2] not in ("true", "false", "inf", "nan"):
-        return f'text needs quotes: expected {word[1]} = "{word[2]}"'
+        return f'text needs quotes: expected {word[1]} = "…"'  # it may be a secret
     key = re.match(r"\s*([\w-]+)\s*=", line)
     if key and "overwrite" in what:
         return f"`{key[1]}` stands here for the second time; expected each key once"
