@@ -48,7 +48,7 @@ def of(path: str, access: Access = ACCESS) -> dict[str, str]:
         (TREE.election("web/0"), "rcd"),
         (f"{TREE.election('web/0')}/x-0000000001", "rw"),
         (TREE.running("web/0"), "rcd"),
-        (TREE.breadcrumb("web/0", 3), "r"),
+        (TREE.breadcrumb("web/0", 3), "rw"),
         (TREE.observed("web/0"), "rw"),
         (f"{TREE.root}/locks/a/b/c", "rwcd"),
         (f"{TREE.root}/something/new", "r"),
