@@ -13,7 +13,7 @@ Rule of this file: pure; what is not allowed by name is refused.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
@@ -35,17 +35,19 @@ class Allowances:
             return ""
         return f"this node runs nothing as {user} (allow_users in {self.source})"
 
-    def why_not_program(self, executable: str, env: Mapping[str, str]) -> str:
-        """Why the program at this path is not run here, "" if it may. `env`: the tree's."""
+    def why_not_program(self, executable: str, variables: Iterable[str]) -> str:
+        """Why the program at this path is not run here, "" if it may. `variables`: the names of
+        those that the tree sets.
+        """
         if self.commands is None:
             return ""
         fits = any(_fits(executable, pattern) for pattern in self.commands)
         if ".." in executable.split("/") or not fits:
             return f"this node does not run {executable} (allow_commands in {self.source})"
-        loaded = sorted(name for name in env if name.startswith("LD_"))
+        loaded = sorted(name for name in variables if name.startswith("LD_"))
         if loaded:
             return (
-                f"its env sets {loaded[0]}, by which it could run anything, and this node does "
+                f"{loaded[0]} is set for it, by which it could run anything, and this node does "
                 f"not (allow_commands in {self.source})"
             )
         return ""

@@ -103,7 +103,7 @@ def launch(
         raise SpecErrors([SpecError(spec.name, 0, "command", problem)])
     if refused := allowed.why_not_user(user_of(spec)):
         raise SpecErrors([SpecError(spec.name, 0, "user", refused)])
-    if refused := allowed.why_not_program(executable, spec.env):
+    if refused := allowed.why_not_program(executable, [*spec.env, *spec.config]):
         raise SpecErrors([SpecError(spec.name, 0, "command", refused)])
     argv = spec.command
     if allowed.commands is not None:  # what was judged is what is run, whatever is found later
@@ -196,7 +196,7 @@ def refusal(spec: Spec, base: Mapping[str, str], allowed: Allowances) -> str:
         return ""
     path = spec.env.get("PATH") or base.get("PATH") or _PATH
     executable, unfit = _executable(spec.command[0], spec.cwd or "/", path)
-    return "" if unfit else allowed.why_not_program(executable, spec.env)
+    return "" if unfit else allowed.why_not_program(executable, [*spec.env, *spec.config])
 
 
 def missing_requirements(spec: Spec) -> list[str]:

@@ -19,6 +19,7 @@ from incumbent.launch import (
     went_background,
 )
 from incumbent.spec import Spec
+from incumbent.spec.config import Use
 
 BASE = {"PATH": "/usr/bin:/bin", "HOME": "/root", "LANG": "en_US.UTF-8", "SECRET": "of the agent"}
 
@@ -310,3 +311,12 @@ def test_a_node_that_does_not_allow_its_agents_user_runs_nothing() -> None:
     allowed = Allowances(users=("nobody-else",), source="/etc/x")
 
     assert "this node runs nothing as" in refusal(Spec(name="a", command=("sh",)), BASE, allowed)
+
+
+def test_configuration_that_loads_code_is_refused_where_commands_are_limited() -> None:
+    spec = Spec(name="web", command=("/bin/true",), config={"LD_PRELOAD": Use(key="web.so")})
+    allowed = Allowances(commands=("/bin/true",), source="agent.toml")
+
+    assert "LD_PRELOAD is set for it" in refusal(spec, BASE, allowed)
+    with pytest.raises(SpecErrors, match="LD_PRELOAD is set for it"):
+        launch(spec, "web/0", "n1", 1, BASE, allowed)
