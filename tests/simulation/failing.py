@@ -44,7 +44,7 @@ class Failing(Cluster):
     ) -> None:
         super().__init__(seed, kinds=kinds, faults=faults)
         rng = self.world.rng
-        self.policy = rng.choice(["backoff", "move"])
+        self.on_failure = rng.choice(["backoff", "move"])
         self.lives = [rng.uniform(0.01, 1.0) for _ in range(3)]
         self.well_from = 0.0
         self.history: dict[str, Failures] = {}
@@ -53,7 +53,7 @@ class Failing(Cluster):
         return Spec(
             name=name,
             command=(f"/bin/{name}",),
-            on_failure=self.policy,  # type: ignore[arg-type]
+            on_failure=self.on_failure,  # type: ignore[arg-type]
             max_failures=3,
             window=20.0,
             backoff_most=4.0,
