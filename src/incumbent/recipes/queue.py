@@ -48,7 +48,7 @@ class Queue:
         beside: Sequence[GetData] = (),
         epoch_path: str | None = None,
     ) -> None:
-        for each in filter(None, (path, epoch_path)):
+        for each in (path,) if epoch_path is None else (path, epoch_path):
             if wrong := problem(each):
                 raise ValueError(f"{each!r}: {wrong}")
         if epoch_path is not None and epoch_path.startswith(f"{path}/"):
