@@ -91,3 +91,19 @@ def test_on_a_full_disk_stop_start_status_and_failover_go_on(tmp_path: Path) -> 
         nodes.wait("chatty", "running", node="n2")
         with suppress(KeyError):
             assert not is_alive(row["pid"])
+
+
+def test_a_node_that_is_given_very_much_at_once_starts_it_in_turn_and_keeps_its_lease(
+    tmp_path: Path,
+) -> None:
+    names = [f"c{n}" for n in range(100)]
+    with Nodes(tmp_path, session=2.0) as nodes:
+        node = nodes.start("n1")
+        nodes.apply("".join(f'[component.{name}]\ncommand = "sleep 1000"\n' for name in names))
+
+        def running() -> int:
+            seats = node.status().get("seats", {})
+            return sum(each["state"] == "running" for each in seats.values())
+
+        wait_until(lambda: running() == len(names), 60.0, "all of it to run")
+        assert "soft deadline" not in "".join(node.guardian.complaints())

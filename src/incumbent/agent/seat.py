@@ -486,11 +486,15 @@ class Seat:
             session=term.session_key,
             control=crumb.control,
         )
-        term.order_start(instance, start)
-        handed_at = self._clock.wall()
-        place.tell_next()
-        while instance.state == "starting" and not self._why_not_go_on():
-            await self.bell.heard()
+        async with term.turn:
+            if self._why_not_go_on():
+                await self._not_started(place, epoch, "it was not waited for")
+                return
+            term.order_start(instance, start)
+            handed_at = self._clock.wall()
+            place.tell_next()
+            while instance.state == "starting" and not self._why_not_go_on():
+                await self.bell.heard()
         if instance.state == "running":
             self.word.receipt = receipt(
                 self.name,

@@ -59,6 +59,8 @@ if TYPE_CHECKING:
 
 __all__ = ["NodeNameTaken", "Term"]
 
+STARTS_AT_ONCE = 8
+"""Starts that a guardian has been told of and not answered yet."""
 PLAN_WAIT = 0.5
 """Seconds that a new seat waits for the planner's word; then anybody may take it."""
 
@@ -112,6 +114,9 @@ class Term:
         )
         self.view = View(client, self.tree, self.bell, self.say, self.admission.distrust)
         self.seats: dict[str, Seat] = {}
+        self.turn = asyncio.Semaphore(STARTS_AT_ONCE)
+        """To be held while the guardian starts something: it forks one at a time, and hears of no
+        lease meanwhile."""
         self._pausing = Pausing(self)
         self._ledger = Ledger(client, log=self.say)
         self._tasks: dict[str, asyncio.Task[None]] = {}
