@@ -35,6 +35,8 @@ __all__ = ["PARTS", "Part", "main"]
 
 ROOT = Path(__file__).resolve().parent.parent
 _PARALLEL = ("-n", "2")
+_BY_FILE = (*_PARALLEL, "--dist", "loadfile")
+"""For tests that mostly wait for processes: a file's tests one after another, two files at once."""
 _FAILED, _NO_TESTS = 1, 5  # pytest's exit codes
 _MOST_TRIED_AGAIN = 5
 _IS_SO = ("NOT CLEAN", "overlap", "seed ")
@@ -65,8 +67,13 @@ PARTS = {
     ),
     "simulation": Part(paths=("tests/simulation",), options=_PARALLEL),
     "conformance": Part(paths=("tests/conformance",)),
-    "faults": Part(paths=("tests/faults",)),
-    "e2e": Part(paths=("tests/e2e",), limit=2400.0),
+    "faults": Part(paths=("tests/faults",), options=_BY_FILE),
+    "kills": Part(paths=("tests/e2e/test_kills.py",)),
+    "e2e": Part(
+        paths=("tests/e2e",),
+        options=(*_BY_FILE, "--ignore=tests/e2e/test_kills.py"),
+        limit=2400.0,
+    ),
 }
 
 # What shows that it is there (a command, or a path) → Debian's package.
