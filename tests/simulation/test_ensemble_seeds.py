@@ -14,7 +14,7 @@ from tests.simulation.election import Election
 from tests.simulation.test_repeats import pythons, trace
 
 FIRST = int(os.environ.get("FIRST", "0"))
-SEEDS = int(os.environ.get("SEEDS", "120"))
+SEEDS = int(os.environ.get("SEEDS", "60"))
 
 
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + SEEDS))

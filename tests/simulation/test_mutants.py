@@ -184,14 +184,6 @@ MUTANTS = [
         world="work",
     ),
     Mutant(
-        "a claim that was made is given back, whoever was cancelled",
-        "work/desk.py",
-        "            duty.add_done_callback(_give_up)\n",
-        "            pass\n",
-        ("lose replies",),
-        "work",
-    ),
-    Mutant(
         "a failure counts once",
         "agent/failures.py",
         "    if any(each.id == failure.id for each in history.failures):\n",
