@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from incumbent.client import transaction
 from incumbent.errors import (
+    Deposed,
     FateUnknown,
     HoldLost,
     NoNode,
@@ -39,8 +40,9 @@ if TYPE_CHECKING:
 __all__ = ["Guarding", "Held", "Hold", "Scope", "Transaction"]
 
 _LASTING = 0.05
-"""Seconds after which a hold has its znode watched, to be told of a deletion by hand or a request
-to give way. Most locks are held for less, and need no request more."""
+"""Seconds after which a lock has its znode watched, to be told of a deletion by hand or a request
+to give way. Most locks are held for less, and need no request more. A leadership lasts: it is
+watched from its beginning."""
 
 _LATE = "no beat was acknowledged in time, the session may end soon"
 
@@ -175,6 +177,8 @@ class Hold:
             raise
         for place in self._places:
             place.gone.listen(partial(self._gone, place))
+        if issubclass(self._error, Deposed):
+            self._watch_own()
         self._look_in(min(self._soft_in(), _LASTING))
 
     def release(self) -> None:
