@@ -141,10 +141,13 @@ def run(name: str, part: Part, extra: Sequence[str]) -> Result:
     if not paths:
         return Result(note="no tests")
     began_at = time.monotonic()
-    with tempfile.TemporaryDirectory() as scratch:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
         report = Path(scratch) / "report.xml"
         command = [sys.executable, "-m", "pytest", "-rs", f"--junitxml={report}"]
-        code = _call([*command, *part.options, *paths, *extra], part.limit)
+        options = [*part.options]
+        if options:  # each worker has a folder of its own: sockets' paths must stay short
+            options.append(f"--basetemp={scratch}/t")
+        code = _call([*command, *options, *paths, *extra], part.limit)
         result = _counted(report)
         failures = _failures(report)
         if code == _FAILED and _may_try_again(name, failures):

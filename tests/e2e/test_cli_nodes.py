@@ -217,7 +217,7 @@ def test_an_agent_waits_for_zookeeper_and_says_so(tmp_path: Path) -> None:
         nodes.server.end(signal.SIGTERM)
         command = [*INCUMBENT, "agent", "--zookeeper", nodes.hosts, "--node", "n1", "--insecure"]
         agent = nodes.terminals.start("early", [*command, "--data", tmp_path / "n1"])
-        agent.wait_for_complaint("waiting for ZooKeeper")
+        agent.wait_for_complaint("waiting for ZooKeeper", 30)
 
         nodes.start_server()
 

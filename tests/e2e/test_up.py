@@ -316,7 +316,11 @@ def test_zookeeper_in_the_file_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / ".incumbent").exists()
 
 
-@pytest.mark.parametrize("golden", sorted(GOLDEN.glob("*.toml")), ids=lambda path: path.stem)
+WRONG = [each for each in sorted(GOLDEN.glob("*.toml")) if each.stem != "env_file_relative"]
+"""That one is wrong for `apply` alone: under `up`, a path may be relative to FILE's folder."""
+
+
+@pytest.mark.parametrize("golden", WRONG, ids=lambda path: path.stem)
 def test_a_wrong_file_starts_nothing(golden: Path, tmp_path: Path) -> None:
     shutil.copy(golden, tmp_path / golden.name)
 
