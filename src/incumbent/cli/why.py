@@ -163,6 +163,14 @@ def _backoff(look: _Look) -> Said:
     )
 
 
+def _failed(look: _Look) -> Said:
+    """Its failures have led where the component says."""
+    failures = f"{look.tree.failures(look.row.component)}: what failed, and when"
+    where = f" on {look.row.node}" if look.row.node else ""
+    advice = f"`incumbent logs {look.name}`{where}, then `incumbent retry {look.row.component}`"
+    return (failures, look.told(), look.breadcrumb()), "what the cause names", advice
+
+
 def _unproven(look: _Look) -> Said:
     node = look.row.node
     awaits = f"{node} to come back and say so, however long that takes"
@@ -248,6 +256,7 @@ CASES: dict[str, Callable[[_Look], Said]] = {
     "stopping": _stopping,
     "stuck": _stuck,
     "backoff": _backoff,
+    "failed": _failed,
     "unproven": _unproven,
     "stopped": _stopped,
     "frozen": _frozen,
