@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import textwrap
@@ -9,10 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.apache import four_letters
 from tests.e2e.served import Served
 
 PROGRAM = """
     import asyncio, gc, os, sys
+    from concurrent.futures import ThreadPoolExecutor
     from pathlib import Path
 
     import incumbent
@@ -21,6 +24,7 @@ PROGRAM = """
     from incumbent.wire import Check, GetData
 
     hosts, way, number = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    THREADS = 8
 
     def heard(event):
         pass
@@ -29,7 +33,7 @@ PROGRAM = """
         pass
 
     async def a_round(zk):
-        "28 requests of every kind, and what befalls them: refused, given up, overdue, told."
+        "26 requests that leave, of every kind, and what befalls them: refused, given up, overdue, told."
         mine = [zk.get("/m"), zk.set("/m", b"x" * 50), zk.exists("/none", watcher=heard)]
         mine += [zk.children("/", watcher=heard), zk.get("/m", watcher=heard), zk.sync("/m")]
         mine += [zk.multi([Check("/m"), Check("/m")]), zk.exists("/none")]
@@ -60,26 +64,34 @@ PROGRAM = """
             await zk.ensure("/m")
             await asyncio.gather(*(rounds(zk, number // 10) for _ in range(2)))
             yield_size()
-            await asyncio.gather(*(rounds(zk, number // 2) for _ in range(2)))
+            await asyncio.gather(*(rounds(zk, number * 4 // 10) for _ in range(2)))
             yield_size()
 
     async def rounds(zk, number):
-        for _ in range(number // 28):
+        for _ in range(number // 26 + 1):
             await a_round(zk)
 
     def blocking():
-        with incumbent.connect(hosts, tick=0, session_timeout=40, timeout=40) as zk:
-            zk.ensure("/m")
-            for part in (number // 5, number):
-                for _ in range(part // 10):
-                    zk.set("/m", zk.get("/m", watcher=heard)[0])
-                    made = zk.create("/m/e", ephemeral=True, sequential=True)
-                    zk.children("/m", watcher=heard)
-                    zk.delete(made.path)
-                    zk.multi([Check("/m")])
-                    with zk.lock("/m/lock"):
-                        pass
+        with (
+            incumbent.connect(hosts, tick=0, session_timeout=40, timeout=40) as zk,
+            ThreadPoolExecutor(THREADS) as pool,
+        ):
+            for thread in range(THREADS):
+                zk.ensure(f"/m/{thread}")
+            for part in (number // 5, number - number // 5):
+                each = part // 9 // THREADS + 1
+                list(pool.map(lambda thread: one_after_the_other(zk, f"/m/{thread}", each), range(THREADS)))
                 yield_size()
+
+    def one_after_the_other(zk, path, rounds):
+        for _ in range(rounds):
+            zk.set(path, zk.get(path, watcher=heard)[0])
+            made = zk.create(f"{path}/e", ephemeral=True, sequential=True)
+            zk.children(path, watcher=heard)
+            zk.delete(made.path)
+            zk.multi([Check(path)])
+            with zk.lock(f"{path}/lock"):                                 # three requests
+                pass
 
     def yield_size():
         gc.collect()
@@ -113,7 +125,11 @@ def stays_flat(server: Served, way: str, number: int) -> None:
     command = [sys.executable, "-c", textwrap.dedent(PROGRAM), server.hosts, way, str(number)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=3600)
     assert done.returncode == 0, done.stderr[-2000:]
+    print(done.stdout)
     (before, few), (after, many) = (map(int, line.split()) for line in done.stdout.splitlines())
 
+    received = re.search(r"Received: (\d+)", four_letters(server.host, server.port, "srvr"))
+    assert received is not None
+    assert int(received.group(1)) >= number
     assert many - few < 500, f"{many - few} objects more"
     assert after - before < 2_000_000, f"{(after - before) / 1e6:.1f} MB more"

@@ -211,11 +211,10 @@ class Agent:
             try:
                 await connecting
                 return client
-            except ConnectTimeout as error:
+            except (ConnectTimeout, AuthFailed) as error:
                 self.say(str(error) if self.instances else f"nothing runs here: {error}")
-            except AuthFailed as error:
-                self.say(f"nothing runs here: {error}")
-                await asyncio.wait([self.custody.draining], timeout=CONNECT_REPORT)
+                if isinstance(error, AuthFailed):
+                    await asyncio.wait([self.custody.draining], timeout=CONNECT_REPORT)
         return None
 
     async def _next_session(self, client: Client) -> bool:

@@ -74,7 +74,7 @@ class ScriptedServer:
     on_end      called when a connection has ended
     """
 
-    def __init__(self) -> None:
+    def __init__(self, address: str = "127.0.0.1", port: int = 0) -> None:
         self.hellos: list[ConnectRequest] = []
         self.seen: list[Seen] = []
         self.peers: list[Peer] = []
@@ -82,7 +82,8 @@ class ScriptedServer:
         self.on_request: Callable[[Peer, int, Request], bool] = lambda peer, xid, request: False
         self.zxid = 100
         self.sessions = 0
-        self.port = 0
+        self.address = address
+        self.port = port
         self._server: asyncio.Server | None = None
 
     @property
@@ -105,8 +106,8 @@ class ScriptedServer:
 
     async def start(self) -> None:
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: Peer(self), "127.0.0.1", self.port)
-        self.port = self._server.sockets[0].getsockname()[1]
+        self._server = await loop.create_server(lambda: Peer(self), self.address, self.port)
+        self.port = self.port or self._server.sockets[0].getsockname()[1]
 
     def stop(self) -> None:
         """No more connections, and those that are open end."""
