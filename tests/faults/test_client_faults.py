@@ -6,6 +6,7 @@ Each runs on our own server and on Apache ZooKeeper.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import subprocess
 import sys
 import textwrap
@@ -56,10 +57,11 @@ async def direct(relay: Relay, **settings: Any) -> Client:
     return client
 
 
+@pytest.mark.parametrize("when", ["down", "up again"])
 async def test_one_shot_watches_of_each_kind_survive_a_reconnect_and_fire_once(
-    relay: Relay, root: str
+    relay: Relay, root: str, when: str
 ) -> None:
-    """Changed while the connection was down"""
+    """Whether the znodes are changed while the connection is down or when it is there again"""
     other = await direct(relay)
     async with client_of(relay.hosts, session_timeout=S) as client:
         await client.ensure(f"{root}/data")
@@ -71,11 +73,15 @@ async def test_one_shot_watches_of_each_kind_survive_a_reconnect_and_fire_once(
         relay.refuse()
         relay.cut()
         await reached(client, State.SUSPENDED)
+        if when == "up again":
+            await relay.start()
+            await reached(client, State.CONNECTED)
         for _ in range(3):
             await other.set(f"{root}/data", b"new")
         await other.create(f"{root}/exist")
 
-        await relay.start()
+        if when == "down":
+            await relay.start()
         await eventually(lambda: len(heard) == 4, 5)
         await other.set(f"{root}/data", b"newer")
         await other.delete(f"{root}/exist")
@@ -151,23 +157,28 @@ async def test_a_session_given_up_ends_at_the_server_though_its_answers_are_lost
     await other.close()
 
 
+@pytest.mark.parametrize("beats", [False, True])
 async def test_lost_comes_by_our_clock_when_the_server_is_dead_whether_or_not_we_beat(
-    relay: Relay, root: str
+    relay: Relay, root: str, beats: bool
 ) -> None:
     async with client_of(relay.hosts, session_timeout=S) as client:
         clock = client.clock
-        await client.create(root)
-        answered_at = clock.boottime()
-        relay.refuse()
-        relay.cut()
+        await client.create(root, ephemeral=beats)
+        with client.beat(root) if beats else contextlib.nullcontext():
+            if beats:
+                await eventually(lambda: client.lease.valid_until > clock.boottime())
+            answered_at = clock.boottime()
+            relay.refuse()
+            relay.cut()
 
-        await reached(client, State.LOST)
+            await reached(client, State.LOST)
+            lost_at = clock.boottime()
 
-        assert client.timeout * 0.9 < clock.boottime() - answered_at < client.timeout + 0.5
+        assert client.timeout * 0.8 < lost_at - answered_at < client.timeout + 0.5
         with pytest.raises(NotSent):
             await client.submit(SetData(root, b""), timeout=0.05)
         await relay.start()
-        await client.get(root)
+        await client.exists(root)
 
 
 async def test_an_expired_session_is_followed_by_a_new_one_whose_znodes_have_the_new_owner(

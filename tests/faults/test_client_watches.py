@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+import gc
+import weakref
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
@@ -267,11 +269,24 @@ async def test_ten_thousand_timed_out_waits_leave_no_watch_on_either_side(
         assert root not in await watched(relay)
 
 
-async def test_opened_and_closed_streams_leave_no_watch(relay: Relay, root: str) -> None:
+async def test_a_thousand_streams_opened_and_closed_leave_no_watch_and_no_reference(
+    relay: Relay, root: str
+) -> None:
     async with pair(relay) as (client, _):
-        for i in range(200):
-            async with client.watch(f"{root}/{i % 7}", recursive=i % 2 == 0):
+        kept: weakref.WeakSet[Callable[[WatchEvent], None]] = weakref.WeakSet()
+
+        async def open_and_close(i: int) -> None:
+            def heard(event: WatchEvent) -> None: ...
+
+            kept.add(heard)
+            path, recursive = f"{root}/{i % 7}", i % 2 == 0
+            async with client.watch(path, recursive=recursive):
                 pass
+            async with client.watching(path, heard, recursive=recursive):
+                pass
+
+        for start in range(0, 1000, 50):
+            await asyncio.gather(*map(open_and_close, range(start, start + 50)))
         entering = [asyncio.ensure_future(client.watch(root).__aenter__()) for _ in range(100)]
         await asyncio.sleep(0)
         for each in entering:
@@ -281,6 +296,8 @@ async def test_opened_and_closed_streams_leave_no_watch(relay: Relay, root: str)
 
         assert len(client._watches) == 0
         assert root not in await watched(relay)
+        gc.collect()
+        assert len(kept) == 0
 
 
 async def test_five_thousand_watches_are_set_again_in_few_requests_and_nothing_is_read() -> None:

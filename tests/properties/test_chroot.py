@@ -10,8 +10,10 @@ from incumbent.client.chroot import Chroot
 from incumbent.errors import BadArguments, NoNode
 from incumbent.wire import (
     AddWatch,
+    AuthPacket,
     Check,
     CheckWatches,
+    CloseSession,
     Create,
     Create2,
     CreateContainer,
@@ -29,15 +31,21 @@ from incumbent.wire import (
     KeeperState,
     Multi,
     MultiRead,
+    Ping,
+    Reconfig,
     RemoveWatches,
     Request,
+    Sasl,
     SetAcl,
     SetData,
+    SetWatches,
+    SetWatches2,
     Stat,
     Sync,
     WatchEvent,
     WhoAmI,
 )
+from incumbent.wire.decode import _REQUESTS
 from incumbent.wire.paths import problem
 
 STAT = Stat(*range(11))
@@ -54,6 +62,10 @@ operations = st.sampled_from(
         *(RemoveWatches, lambda path: SetData(path, b""), lambda path: SetAcl(path, ())),
     ]
 )
+TESTED_ALONE = {Multi, MultiRead, GetEphemerals}
+WITHOUT_A_PATH = {AuthPacket, CloseSession, Ping, Reconfig, Sasl, WhoAmI}
+OUR_OWN = {SetWatches, SetWatches2}
+"""Made of what was sent before, and so of whole paths."""
 
 
 @given(root=roots, path=paths)
@@ -62,6 +74,12 @@ def test_up_is_the_way_back_from_down(root: str, path: str) -> None:
 
     assert chroot.up(chroot.down(path)) == path
     assert (chroot.down(path) + "/").startswith(root + "/")
+
+
+def test_no_operation_is_forgotten() -> None:
+    tested = {type(make("/")) for make in operations.elements}  # type: ignore[attr-defined]
+
+    assert tested | TESTED_ALONE | WITHOUT_A_PATH | OUR_OWN == set(_REQUESTS.values())
 
 
 @given(root=roots, path=paths, make=operations)

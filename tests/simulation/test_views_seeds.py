@@ -29,6 +29,29 @@ def test_an_observed_leader_is_never_older_than_one_before(trial: type[Trial], s
     trial(seed).run()
 
 
+class AMinute(CacheTrial):
+    """Of churn, with faults all the time."""
+
+    faults_for = 60.0
+    true_within = 2.0
+
+
+class TenMinutes(AMinute):
+    faults_for = 600.0
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_after_a_minute_of_churn_a_cache_is_true_within_two_seconds_of_quiet(seed: int) -> None:
+    AMinute(seed).run()
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("seed", range(1, 21))
+def test_after_ten_minutes_of_churn_too(seed: int) -> None:
+    TenMinutes(seed).run()
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("trial", [CacheTrial, GroupTrial, ObserverTrial])

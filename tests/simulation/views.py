@@ -52,6 +52,7 @@ class CacheTrial(Trial):
     name = "cache"
     seeds = 110
     faults_for = 8.0
+    true_within = 20.0  # seconds of quiet
     tree_path = "/app/tree"
 
     def __init__(
@@ -129,7 +130,7 @@ class CacheTrial(Trial):
 
     async def rest(self, cache: Cache, key: str, copy: Mapping[str, Znode | None]) -> None:
         """Nobody writes any more: the cache, and whoever followed it, has the tree as it is."""
-        deadline = self.world.now + 20
+        deadline = self.world.now + self.true_within
         while True:
             assert self.server is not None
             true = now_in(self.server._service.tree, self.tree_path)

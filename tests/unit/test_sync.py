@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -114,7 +115,11 @@ PAIRS = [
         {"queues", "refuse_nested", "take", "try_take"},
     ),
     (semaphore.Semaphore, blocking_locks.Semaphore, {"take", "try_take"}),
-    (items.ItemQueue, blocking_items.ItemQueue, {"client", "known", "ledger", "likely", "put_back", "rng"}),
+    (
+        items.ItemQueue,
+        blocking_items.ItemQueue,
+        {"client", "known", "ledger", "likely", "put_back", "rng"},
+    ),
     (items.Items, blocking_items.Items, {"forget", "looks_ahead"}),
     (barrier.Barrier, blocking_items.Barrier, {"client"}),
     (double_barrier.DoubleBarrier, blocking_items.DoubleBarrier, set()),
@@ -189,29 +194,53 @@ def test_verbs_and_a_lock(background: Background) -> None:
         wait_until(lambda: zk.children("/verbs/lock") == [])
 
 
-def test_every_operation_has_its_blocking_twin(background: Background) -> None:
+@pytest.mark.parametrize("where", ["this thread", "a watcher", "a listener of states"])
+def test_every_operation_has_its_blocking_twin_and_any_callback_may_call_it(
+    background: Background, where: str
+) -> None:
+    outcome: Future[None] = Future()
+
+    def use(_: object = None) -> None:
+        try:
+            use_all(zk)
+            outcome.set_result(None)
+        except BaseException as error:
+            outcome.set_exception(error)
+
     with session(background) as zk:
-        zk.create("/every/a", b"1", parents=True)
-        zk.create("/every/e", ephemeral=True)
-        assert zk.children_and_stat("/every")[1].numChildren == 2
-        assert zk.descendants("/every") == 2
-        assert zk.ephemerals("/every") == ["/every/e"]
-        zk.add_auth("digest", b"me:mine")
-        zk.set_acl("/every/a", [Acl(31, "auth", "")])
-        assert zk.get_acl("/every/a")[0][0].scheme == "digest"
-        assert any(each.scheme == "digest" for each in zk.who_am_i())
-        assert zk.read_all([GetData("/every/a")])[0].data == b"1"
-        assert zk.multi([Check("/every/a")]) == [None]
-        with zk.transaction() as t:
-            t.create("/every/t-", sequential=True)
-        assert t.results == ["/every/t-0000000002"]
-        assert not zk.has_watch("/every/a")
-        assert not zk.remove_watches("/every/a")
-        with pytest.raises(Refused):
-            zk.reconfig(members="x")
-        zk.config()
-        zk.delete("/every", recursive=True)
-        assert zk.exists("/every") is None
+        if where == "this thread":
+            use()
+        elif where == "a watcher":
+            zk.exists("/every", watcher=use)
+            zk.create("/every")
+        else:
+            zk.on_state(lambda state: use() if state is State.CONNECTED else None)
+            zk._portal.post(lambda: zk._zk.client._connection.drop("a test"))  # type: ignore[union-attr]
+        outcome.result(20)
+
+
+def use_all(zk: sync.Zk) -> None:
+    zk.create("/every/a", b"1", parents=True)
+    zk.create("/every/e", ephemeral=True)
+    assert zk.children_and_stat("/every")[1].numChildren == 2
+    assert zk.descendants("/every") == 2
+    assert zk.ephemerals("/every") == ["/every/e"]
+    zk.add_auth("digest", b"me:mine")
+    zk.set_acl("/every/a", [Acl(31, "auth", "")])
+    assert zk.get_acl("/every/a")[0][0].scheme == "digest"
+    assert any(each.scheme == "digest" for each in zk.who_am_i())
+    assert zk.read_all([GetData("/every/a")])[0].data == b"1"
+    assert zk.multi([Check("/every/a")]) == [None]
+    with zk.transaction() as t:
+        t.create("/every/t-", sequential=True)
+    assert t.results == ["/every/t-0000000002"]
+    assert not zk.has_watch("/every/a")
+    assert not zk.remove_watches("/every/a")
+    with pytest.raises(Refused):
+        zk.reconfig(members="x")
+    zk.config()
+    zk.delete("/every", recursive=True)
+    assert zk.exists("/every") is None
 
 
 def test_a_session_is_handed_over(background: Background) -> None:

@@ -110,7 +110,9 @@ def test_with_two_of_three_servers_black_holed_the_third_is_reached_within_the_s
             # three names of which one answers: a re-attach must find it
             client = client_on(one, "b:2181,c:2181,a:2181", session_timeout=6.0, tick=0.0)
             client.watch_state(states.append)
+            began = world.now
             await client.connect(10)
+            took.append(world.now - began)
             await client.create("/me", ephemeral=True)
             with client.beat("/me"):
                 for _ in range(20):
