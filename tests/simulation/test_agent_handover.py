@@ -10,7 +10,7 @@ from tests.simulation.cluster import Cluster
 
 from incumbent.agent import lifecycle
 from incumbent.agent.offering import Offering
-from incumbent.agent.seat import Seat
+from incumbent.agent.tenure import Tenure
 
 
 class Stopping(Cluster):
@@ -50,14 +50,14 @@ class Stopping(Cluster):
 def granted(monkeypatch: pytest.MonkeyPatch) -> list[bool | None]:
     """Fills with what became of each grant; None as long as that is not known."""
     outcomes: list[bool | None] = []
-    original = Seat._granted
+    original = Tenure._granted
 
-    async def counted(seat: Seat, ops: list[object]) -> bool:
+    async def counted(tenure: Tenure, ops: list[object]) -> bool:
         outcomes.append(None)
-        outcomes[-1] = outcome = await original(seat, ops)  # type: ignore[arg-type]
+        outcomes[-1] = outcome = await original(tenure, ops)  # type: ignore[arg-type]
         return outcome
 
-    monkeypatch.setattr(Seat, "_granted", counted)
+    monkeypatch.setattr(Tenure, "_granted", counted)
     return outcomes
 
 

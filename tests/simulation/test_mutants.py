@@ -46,7 +46,7 @@ MUTANTS = [
     ),
     Mutant(
         "every start is a new epoch",
-        "agent/seat.py",
+        "agent/runner.py",
         "epoch = ground.epoch if ground.granted else max(ground.epoch, newest) + 1",
         "epoch = max(ground.epoch, 1)",
     ),
@@ -64,8 +64,8 @@ MUTANTS = [
     ),
     Mutant(
         "the candidate is given up only after the proof of death",
-        "agent/seat.py",
-        "            await self._stop_instance(why)\n            await asyncio.wait([reading]",
+        "agent/tenure.py",
+        "            await self._runner.stop(why)\n            await asyncio.wait([reading]",
         "            await asyncio.wait([reading]",
     ),
     Mutant(
@@ -235,10 +235,12 @@ MUTANTS = [
     ),
     Mutant(
         "a respawned agent knows what configuration an instance was started with",
-        "agent/seat.py",
-        "            self._settling = Settling(in_effect=crumb.config, seen=crumb.config)\n        else:\n",
-        "            there = self._term.digests(self._view.spec)\n"
-        "            self._settling = Settling(in_effect=there, seen=there)\n        else:\n",
+        "agent/runner.py",
+        "            self.program, self.written = crumb.program, crumb\n"
+        "            self._settling = Settling(in_effect=crumb.config, seen=crumb.config)\n",
+        "            self.program, self.written = crumb.program, crumb\n"
+        "            there = self._term.launcher.digests(self._view.spec)\n"
+        "            self._settling = Settling(in_effect=there, seen=there)\n",
         ("kill agent",),
         world="configured",
     ),
@@ -252,8 +254,8 @@ MUTANTS = [
     ),
     Mutant(
         "a start waits for the hook that comes before it",
-        "agent/seat.py",
-        '            await self._not_started(place, epoch, f"before_start: {problem}")\n            return\n',
+        "agent/runner.py",
+        "            await self._not_started(place, epoch, why, not give_up())\n            return\n",
         "            pass\n",
         ("drain",),
         world="cared-for",

@@ -19,8 +19,9 @@ from typing import Any, Protocol
 from incumbent.agent.custody import Custody, Processes
 from incumbent.agent.instance import Instance
 from incumbent.agent.link import GuardianLink
+from incumbent.agent.presence import NodeNameTaken
 from incumbent.agent.steadiness import WITHIN, Loss
-from incumbent.agent.term import NodeNameTaken, Term
+from incumbent.agent.term import Term
 from incumbent.agent.tree import Observed, Tree, write
 from incumbent.client import Client, Passport, State
 from incumbent.clock import Clock

@@ -60,7 +60,9 @@ class Beside:
         name = f"{self._seat}!{what}"
         number = self._term.custody.newest.get(name, 0) + 1
         try:
-            start = self._term.start_beside(spec, name, number, epoch, command, limit, more or {})
+            start = self._term.launcher.start_beside(
+                spec, name, number, epoch, command, limit, more or {}
+            )
         except (NumbersDontFit, SpecErrors) as error:
             return str(error)
         instance = Instance(

@@ -97,7 +97,7 @@ class Offering:
         if spec is None or why_not_run(term, self._view, self._name) or term.why_paused():
             return None
         try:
-            crumb = term.breadcrumb_of(spec, 0, nonce or term.nonce())
+            crumb = term.launcher.breadcrumb_of(spec, 0, nonce or term.nonce())
         except NumbersDontFit:
             return None
         control, desired = term.view.control_version, self._view.desired_version

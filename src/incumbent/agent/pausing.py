@@ -136,9 +136,9 @@ class Pausing:
         if not custody.is_heard or custody.is_paused != view.control.paused:
             return
         if custody.is_paused:
-            await term.state_pause(view.control_zxid)
+            await term.presence.state_pause(view.control_zxid)
         elif all(each.control == view.control_zxid for each in self._alive()):
-            await term.state_pause(0)
+            await term.presence.state_pause(0)
 
     def _alive(self) -> list[Instance]:
         """Hooks and checks live as long as their instance at most, and have no breadcrumb."""

@@ -62,7 +62,7 @@ class Reasons:
 
     def unfit(self) -> str:
         """What this node lacks for it."""
-        return self._term.unfit(self._view.spec) if self._view.spec is not None else ""
+        return self._term.launcher.unfit(self._view.spec) if self._view.spec is not None else ""
 
     def why_stand_down(self) -> str:
         verdict = self.standing()
@@ -139,7 +139,7 @@ class Reasons:
     def restrained_until(self) -> float | None:
         """On CLOCK_BOOTTIME: when to look again, whatever happens."""
         wall = self._term.clock.wall()
-        ends = [next_change(self._view.failures, wall), self._term.facts.aside_until]
+        ends = [next_change(self._view.failures, wall), self._term.presence.facts.aside_until]
         until = min((end for end in ends if end is not None and end > wall), default=None)
         return None if until is None else self._term.clock.boottime() + until - wall
 

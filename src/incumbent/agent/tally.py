@@ -85,7 +85,7 @@ class Tally:
         term, view, spec = self._term, self._view, self._view.spec
         if spec is None:
             return
-        last_line = await term.last_line(self._name, uptime) if key else ""
+        last_line = await term.host.last_line(self._name, uptime) if key else ""
         failure = Failure(
             id=key or f"{self._name}!{term.nonce()}",
             seat=self._name,
