@@ -21,13 +21,23 @@ MODULES = {
 }
 """Name, such as "client/session" → its syntax tree."""
 
-GROUND = {"errors", "clock", "lease", "credentials", "wire"}
-FILES = {"allowances", "masking", "toml_file", "settings", "runtime_file", "spec", "launch"}
+GROUND = {"errors", "clock", "lease", "credentials", "certificates", "wire"}
+FILES = {
+    "allowances",
+    "log_service",
+    "masking",
+    "toml_file",
+    "settings",
+    "runtime_file",
+    "spec",
+    "launch",
+}
 LAYERS: dict[str, set[str]] = {
     "errors": set(),
     "clock": set(),
     "lease": {"errors"},
     "credentials": {"errors"},
+    "certificates": {"wire"},
     "allowances": set(),
     "masking": set(),
     "wire": {"errors"},
@@ -50,7 +60,8 @@ LAYERS: dict[str, set[str]] = {
     "guardian": GROUND,
     "toml_file": {"errors"},
     "runtime_file": {"errors"},
-    "settings": GROUND | {"allowances", "toml_file", "runtime_file"},
+    "log_service": {"certificates"},
+    "settings": GROUND | {"allowances", "log_service", "toml_file", "runtime_file"},
     "spec": {"errors", "masking", "toml_file", "settings"},
     "launch": {"errors", "allowances", "toml_file", "spec"},
     "agent": GROUND | FILES | {"client", "recipes", "work", "aio", "guardian"},
@@ -90,6 +101,7 @@ PURE = (
     "guardian/actions",
     "guardian/seat",
     "agent/access",
+    "agent/log_words",
     "agent/tree",
     "agent/placement",
     "agent/lifecycle",
@@ -129,7 +141,14 @@ RIM: dict[str, set[str]] = {
     },
     "to_thread": {"agent/host"},
     "run_in_executor": {"blocking_work", "sync"},
-    "threading": {"blocking", "client/kerberos", "guardian/logwriter", "portal", "server/worker"},
+    "threading": {
+        "agent/serving",
+        "blocking",
+        "client/kerberos",
+        "guardian/logwriter",
+        "portal",
+        "server/worker",
+    },
     "time": {
         "agent/host",
         "agent/lines",
@@ -150,6 +169,7 @@ RIM: dict[str, set[str]] = {
         "agent/home",
         "agent/host",
         "agent/proc",
+        "agent/tail",
         "agent/working",
         "credentials",
         "guardian/cgroup",

@@ -23,8 +23,10 @@ from incumbent import runtime_file
 from incumbent.allowances import Allowances
 from incumbent.credentials import Credentials, read_auth
 from incumbent.errors import SettingMissing, SpecError, SpecErrors
+from incumbent.log_service import KEYS as LOG_KEYS
+from incumbent.log_service import LogService
 from incumbent.runtime_file import Runtime
-from incumbent.toml_file import did_you_mean, kind, parse_toml
+from incumbent.toml_file import TomlFile, did_you_mean, kind, parse_toml
 from incumbent.wire import paths
 
 __all__ = ["KEYS", "SYSTEM", "Settings", "agent_data", "config_folder", "name_problem", "resolve"]
@@ -59,6 +61,11 @@ class Settings:
     """What is meant: see `Credentials`."""
     allowances: Allowances
     """Of this node, from its own file alone."""
+    labels: Mapping[str, str]
+    """The same."""
+    logs: LogService | None
+    """The same; None: they are shown to nobody. See `served_logs`."""
+    logs_problem: SpecError | None
     runtime: Runtime | None
     """The `incumbent up` that was found running, if its ZooKeeper is the one used."""
     origins: Mapping[str, str]
@@ -85,6 +92,12 @@ class Settings:
             tls_key=_text(self.tls_key),
             insecure=self.insecure,
         )
+
+    def served_logs(self) -> LogService | None:
+        """`logs`, for an agent to serve. Raises `SpecErrors` for what must not be served so."""
+        if self.logs_problem is not None:
+            raise SpecErrors([self.logs_problem])
+        return self.logs
 
     @property
     def agent_folders(self) -> tuple[Path, ...]:
@@ -135,8 +148,17 @@ def resolve(
         if key not in values:
             values[key], origins[key] = default, "default"
     looked = tuple((source.place, source.found()) for source in sources)
-    allowed = sources[-1].allowances
-    return Settings(**values, allowances=allowed, runtime=runtime, origins=origins, looked=looked)
+    own = sources[-1]
+    return Settings(
+        **values,
+        allowances=own.allowances,
+        labels=own.labels,
+        logs=own.logs,
+        logs_problem=_logs_problem(own, is_insecure=values["insecure"]),
+        runtime=runtime,
+        origins=origins,
+        looked=looked,
+    )
 
 
 def agent_data(environ: Mapping[str, str], uid: int, *, up: Path | None = None) -> Path:
@@ -180,6 +202,9 @@ class _Source:
     note: str = ""
     runtime: Runtime | None = None
     allowances: Allowances = field(default_factory=Allowances)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    logs: LogService | None = None
+    file: TomlFile | None = None
 
     def found(self) -> str:
         return self.note or str(self.values.get("zookeeper") or "no `zookeeper` in [incumbent]")
@@ -221,15 +246,15 @@ def _file(path: Path, *, is_nodes: bool = False) -> _Source:
         raise SpecErrors([file.problem(("incumbent",), f"expected a table, got {kind(table)}")])
     values: dict[str, Any] = {}
     problems: list[SpecError] = []
-    allowed: dict[str, tuple[str, ...]] = {}
+    own: dict[str, Any] = {}
     for key, value in table.items():
-        if key in _ALLOWANCES:
+        if key in _OWN:
             if not is_nodes:
-                text = f"only {SYSTEM} may say what a node allows"
+                text = f"only {SYSTEM} may say {_OWN_WHAT[key]}"
                 problems.append(file.problem(("incumbent", key), text))
                 continue
             try:
-                allowed[key.removeprefix("allow_")] = _ALLOWANCES[key](value)
+                own[key] = _OWN[key](value)
             except ValueError as error:
                 problems.append(file.problem(("incumbent", key), str(error)))
             continue
@@ -241,10 +266,60 @@ def _file(path: Path, *, is_nodes: bool = False) -> _Source:
             values[key] = KEYS[key](value, path.parent)
         except ValueError as error:
             problems.append(file.problem(("incumbent", key), str(error)))
+    logs = None
+    if "logs" in file.data:
+        if is_nodes:
+            logs = _logs(file, path.parent, problems)
+        else:
+            text = f"only {SYSTEM} may say to whom a node shows its logs"
+            problems.append(file.problem(("logs",), text))
     if problems:
         raise SpecErrors(problems)
-    allowances = Allowances(source=str(path), **allowed)
-    return _Source(place=str(path), values=values, allowances=allowances)
+    return _Source(
+        place=str(path),
+        values=values,
+        allowances=Allowances(
+            users=own.get("allow_users"), commands=own.get("allow_commands"), source=str(path)
+        ),
+        labels=own.get("labels", {}),
+        logs=logs,
+        file=file,
+    )
+
+
+def _logs(file: TomlFile, base: Path, problems: list[SpecError]) -> LogService | None:
+    """The table [logs] of a node's own file."""
+    table = file.data["logs"]
+    if not isinstance(table, dict):
+        problems.append(file.problem(("logs",), f"expected a table, got {kind(table)}"))
+        return None
+    values: dict[str, Any] = {}
+    for key, value in table.items():
+        try:
+            if key not in LOG_KEYS:
+                hint = did_you_mean(key, LOG_KEYS) or f"; expected one of {', '.join(LOG_KEYS)}"
+                raise ValueError(f"unknown key{hint}")
+            if key == "readers":
+                values[key] = _readers(value)
+            elif key.startswith("tls_"):
+                values[key] = str(_path(value, base))
+            elif isinstance(value, str):
+                values[key] = value
+            else:
+                raise ValueError(f'expected "HOST:PORT", like "10.0.0.1:7281"; got {kind(value)}')
+        except ValueError as error:
+            problems.append(file.problem(("logs", key), str(error)))
+    if "listen" not in table:
+        problems.append(file.problem(("logs",), 'expected `listen = "HOST:PORT"`: where to'))
+    return LogService(**values) if "listen" in values else None
+
+
+def _logs_problem(own: _Source, *, is_insecure: bool) -> SpecError | None:
+    problem = own.logs.problem(is_insecure=is_insecure) if own.logs is not None else None
+    if problem is None or own.file is None:
+        return None
+    key, text = problem
+    return own.file.problem(("logs", key), text)
 
 
 def _runtimes(folder: Path, environ: Mapping[str, str], uid: int) -> list[_Source]:
@@ -417,11 +492,30 @@ def _programs(value: object) -> tuple[str, ...]:
     return tuple(value)
 
 
-_ALLOWANCES: Mapping[str, Callable[[object], tuple[str, ...]]] = {
+def _readers(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list) or not value or not all(isinstance(r, str) for r in value):
+        raise ValueError(f'expected a list of readers, like ["operators"]; got {kind(value)}')
+    return tuple(value)
+
+
+def _labels(value: object) -> dict[str, str]:
+    if not isinstance(value, dict):
+        raise ValueError(f'expected a table, like {{ rack = "a" }}; got {kind(value)}')
+    for key, text in value.items():
+        if problem := name_problem(key):
+            raise ValueError(f"{key!r} is no label's name: {problem}")
+        if not isinstance(text, str):
+            raise ValueError(f'expected a string for {key}, like "a"; got {kind(text)}')
+    return value
+
+
+_OWN: Mapping[str, Callable[[object], Any]] = {
     "allow_users": _users,
     "allow_commands": _programs,
+    "labels": _labels,
 }
 """What only the node's own file may say."""
+_OWN_WHAT = {**dict.fromkeys(_OWN, "what a node allows"), "labels": "which labels a node has"}
 
 
 def _text(path: Path | None) -> str | None:

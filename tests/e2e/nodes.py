@@ -145,15 +145,18 @@ class Node:
 
 
 class Nodes:
-    """The server and the nodes. `session`: of the agents, in seconds."""
+    """The server, with more `options`, and the nodes. `session`: of the agents, in seconds."""
 
-    def __init__(self, folder: Path, *, tick: float = 0.1, session: float = 1.0) -> None:
+    def __init__(
+        self, folder: Path, *, tick: float = 0.1, session: float = 1.0, options: Sequence[str] = ()
+    ) -> None:
         self.folder = folder
         self.session = session
         self.terminals = Terminals(folder)
         self.hosts = "127.0.0.1:0"
         self.nodes: list[Node] = []
         self._tick = tick
+        self._options = options
         self._servers = 0
         self.server: Terminal
 
@@ -184,7 +187,7 @@ class Nodes:
         self.server = self.terminals.server(
             f"server-{self._servers}",
             *("--data", self.folder / "server", "--listen", self.hosts),
-            *("--tick", str(self._tick)),
+            *("--tick", str(self._tick), *self._options),
         )
         self.hosts = self.server.lines()[0].removeprefix("listening on ")
         return self.server

@@ -175,7 +175,7 @@ def test_logs_are_followed_over_a_restart(nodes: Nodes) -> None:
     row = nodes.wait("web", "running")
     log = nodes.named("n1").data / "logs" / "web-0.log"
     wait_until(lambda: log.exists() and "epoch 1" in log.read_text(), 10, "the first line")
-    env = {"INCUMBENT_DATA": str(nodes.named("n1").data)}
+    env = {"INCUMBENT_DATA": str(nodes.named("n1").data), "INCUMBENT_ZOOKEEPER": nodes.hosts}
     following = nodes.terminals.start("logs", [*INCUMBENT, "logs", "web", "-f"], env=env)
     following.wait_for("epoch 1")
 
@@ -184,7 +184,11 @@ def test_logs_are_followed_over_a_restart(nodes: Nodes) -> None:
     following.wait_for("epoch 2")
     assert following.end(signal.SIGINT) == 130
     assert following.complaints() == []
-    assert "no log of db on this node" in nodes.cli("logs", "db").stderr
+    assert "there is no component db; there are: web" in nodes.cli("logs", "db").stderr
+    nodes.server.kill()
+    alone = nodes.cli("logs", "web", "-n", "1")
+    assert "epoch 2" in alone.stdout
+    assert "what follows is what this machine has of web" in alone.stderr
 
 
 def test_a_node_name_used_twice_is_refused(nodes: Nodes) -> None:

@@ -390,3 +390,77 @@ def test_a_wrong_limit_is_said_and_not_passed_over(places: Places, line: str) ->
 
     with pytest.raises(SpecErrors, match="expected a list of"):
         places.resolve()
+
+
+def test_a_nodes_labels_and_logs_stand_in_its_own_file_and_nowhere_else(places: Places) -> None:
+    text = (
+        '[incumbent]\nlabels = { rack = "a" }\n'
+        '[logs]\nlisten = "10.0.0.1:7281"\ntls_cert = "n1.pem"\naddress = "n1:7281"\n'
+    )
+    places.write(places.system, text)
+
+    found = places.resolve()
+
+    assert found.labels == {"rack": "a"}
+    assert found.logs is not None
+    assert found.logs.url == "tls://n1:7281"
+    assert found.logs.tls_cert == str(places.system.parent / "n1.pem")
+    assert found.logs.readers == ("operators",)
+    for elsewhere in (places.local, places.user):
+        places.write(elsewhere, text)
+        with pytest.raises(SpecErrors, match="may say which labels a node has"):
+            places.resolve()
+        elsewhere.unlink()
+        places.write(elsewhere, '[logs]\nlisten = "127.0.0.1:1"\n')
+        with pytest.raises(SpecErrors, match="may say to whom a node shows its logs"):
+            places.resolve()
+        elsewhere.unlink()
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ('listen = "10.0.0.1:7281"', "would leave this machine in clear text"),
+        ('listen = "0.0.0.0:7281"\ntls_cert = "/x"', "say which with `address"),
+        ('listen = "10.0.0.1"', 'expected "HOST:PORT"'),
+        ('listen = "10.0.0.1:0"', 'expected "HOST:PORT"'),
+        ("listen = 7281", 'expected "HOST:PORT", like "10.0.0.1:7281"; got an integer'),
+        ('tls_cert = "/x"', 'expected `listen = "HOST:PORT"`'),
+        ('listen = "127.0.0.1:1"\ntls_ca = "/x"', "expected this node's certificate"),
+        ('listen = "127.0.0.1:1"\nlsiten = "x"', "did you mean `listen`?"),
+        ('listen = "127.0.0.1:1"\nreaders = []', "expected a list of readers"),
+        ('listen = "127.0.0.1:1"\nreaders = ["anybody"]', "only where"),
+        ('listen = "127.0.0.1:1"\nreaders = ["sasl:me"]', 'expected "operators"'),
+        ('listen = "127.0.0.1:1"\nreaders = ["x509:CN=a"]', "say with `tls_ca`"),
+    ],
+)
+def test_logs_that_must_not_be_served_so_are_refused(places: Places, text: str, what: str) -> None:
+    places.write(places.system, f"[logs]\n{text}\n")
+
+    with pytest.raises(SpecErrors) as refused:
+        places.resolve().served_logs()
+
+    assert what in str(refused.value)
+    assert "logs" in str(refused.value)
+
+
+def test_a_command_on_a_node_does_not_mind_how_its_agent_serves_logs(places: Places) -> None:
+    places.write(places.system, '[logs]\nlisten = "10.0.0.1:7281"\n')
+
+    assert places.resolve().logs is not None
+
+
+def test_logs_are_served_in_clear_text_where_somebody_accepts_it(places: Places) -> None:
+    places.write(places.system, '[logs]\nlisten = "10.0.0.1:7281"\nreaders = ["anybody"]\n')
+
+    found = places.resolve({"insecure": True}).served_logs()
+
+    assert found is not None and found.url == "tcp://10.0.0.1:7281"
+
+
+@pytest.mark.parametrize("value", ['"a"', "{ rack = 1 }", '{ "a/b" = "c" }'])
+def test_a_wrong_label_is_said(places: Places, value: str) -> None:
+    places.write(places.system, f"[incumbent]\nlabels = {value}\n")
+
+    with pytest.raises(SpecErrors, match=r"incumbent\.labels"):
+        places.resolve()

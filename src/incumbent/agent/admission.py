@@ -28,7 +28,8 @@ RETRY = 2.0
 
 
 class Admission:
-    """Of one session. `why` is what is in our way, "" while nothing is."""
+    """Of one session. `why` is what is in our way, "" while nothing is; `operators`: the tree's, as
+    ACLs name them."""
 
     def __init__(
         self,
@@ -44,6 +45,7 @@ class Admission:
         self._draining = draining
         self._say = say
         self.why = ""
+        self.operators: Sequence[str] = ()
 
     @property
     def is_strict(self) -> bool:
@@ -152,6 +154,7 @@ class Admission:
             except UnreadableZnode as error:
                 self._say(str(error))
             else:
+                self.operators = tuple(access.operators)
                 self._client.acl_of = acls(access, self._tree.root)
 
 

@@ -70,6 +70,9 @@ class AgentSettings:
     stop_order: Sequence[str] = ()
     """Components in the order of their file; a drain stops them last to first."""
     credentials: Credentials = field(default_factory=Credentials)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    logs: str = ""
+    """Where its logs are served, for others to know."""
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> AgentSettings:

@@ -37,6 +37,7 @@ def answer(agent: Agent, question: dict[str, Any]) -> dict[str, Any]:
             "pid": instance.main if instance is not None else 0,
             "containment": instance.containment if instance is not None else "",
             "log": agent.host.log_path(name),
+            "began": agent.custody.begun(name, instance.epoch) if instance is not None else 0.0,
         }
     lease = None
     if client is not None and client.session_id and client.lease.valid_until > 0:

@@ -15,6 +15,7 @@ import asyncio
 import math
 import os
 import signal
+from collections import deque
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Protocol
@@ -29,6 +30,10 @@ from incumbent.guardian import messages as m
 from incumbent.lease import Numbers
 
 __all__ = ["Custody", "Pidfds", "Processes"]
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+_STARTS = 20
+"""Of a seat, whose times are remembered."""
 
 
 class Processes(Protocol):
@@ -125,6 +130,7 @@ class Custody:
         self._welcome = welcome
         self._alive_every = welcome.alive_every
         self._deaths: dict[int, asyncio.Future[None]] = {}
+        self._begun: dict[str, deque[tuple[int, float]]] = {}
         self._client: Client | None = None
         self._acked = -math.inf  # the newest lease that the guardian certainly goes by
         self._is_new_session = True
@@ -142,6 +148,8 @@ class Custody:
         for report in self._welcome.seats:  # what an earlier agent of this guardian has left
             instance = self.instances[report.seat] = Instance.of(report)
             self.newest[report.seat] = report.epoch
+            since = report.start_time / _TICKS if report.start_time else self._clock.boottime()
+            self._note_start(instance, self._clock.wall() - self._clock.boottime() + since)
             self._see(instance)
         self.link.listen(self._hear)
         loop = asyncio.get_running_loop()
@@ -202,7 +210,18 @@ class Custody:
         assert before is None or before.is_empty, f"{instance.seat} is not proven empty"
         self.instances[instance.seat] = instance
         self.newest[instance.seat] = instance.epoch
+        self._note_start(instance, self._clock.wall())
         self.link.send(start)
+
+    def begun(self, seat: str, epoch: int) -> float:
+        """When this epoch of a seat was started here, or the first known one after it; wall time,
+        0 if there is none. For reading logs from there on."""
+        return next((at for number, at in self._begun.get(seat, ()) if number >= epoch), 0.0)
+
+    def _note_start(self, instance: Instance, at: float) -> None:
+        if instance.beside is None:
+            starts = self._begun.setdefault(instance.seat, deque(maxlen=_STARTS))
+            starts.append((instance.epoch, at))
 
     def order_stop(self, instance: Instance, grace: float) -> None:
         """Seconds from the stop signal to SIGKILL; 0 kills at once. Again: only ever shorter."""

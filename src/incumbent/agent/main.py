@@ -20,12 +20,16 @@ import signal
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from incumbent.agent.lines import Lines
 from incumbent.agent.link import GuardianLink
 from incumbent.clock import SYSTEM
 from incumbent.guardian import kernel
+
+if TYPE_CHECKING:
+    from incumbent.agent.agent import Agent
+    from incumbent.agent.home import Home
 
 __all__ = ["main"]
 
@@ -91,6 +95,7 @@ def _agent() -> Serve:
             rng=random.SystemRandom(),
             say=say,
         )
+        serving = _serve_logs(agent, home, given, say)
         control = ControlSocket(agent, home.socket)
         try:
             await control.open()
@@ -98,7 +103,37 @@ def _agent() -> Serve:
             say(f"no control socket: {error}; `status` shows no times to fence here")
         with contextlib.closing(control):
             code = await agent.run()
+        for task in serving:
+            task.cancel()
         machine.forget_deadline()
         return code
 
     return serve
+
+
+def _serve_logs(
+    agent: Agent, home: Home, given: Mapping[str, Any], say: Callable[[str], None]
+) -> list[asyncio.Task[None]]:
+    """Where the node's own file says so."""
+    if not given.get("log_service"):
+        return []
+    from incumbent.agent.serving import LogServer
+    from incumbent.log_service import LogService
+
+    known: Sequence[str] = ()
+
+    def operators() -> Sequence[str]:
+        nonlocal known
+        known = (agent.term.admission.operators if agent.term else ()) or known
+        return known
+
+    server = LogServer(
+        LogService.from_json(given["log_service"]),
+        agent.settings.node,
+        find=home.log_of,
+        begun=agent.custody.begun,
+        operators=operators,
+        nonce=agent.nonce,
+        say=say,
+    )
+    return [asyncio.get_running_loop().create_task(server.run())]

@@ -73,6 +73,8 @@ class Term:
             since=agent.clock.wall(),
             lost=agent.lost_lately,
             aside_until=aside_until(agent.losses),
+            labels=dict(agent.settings.labels),
+            logs=agent.settings.logs,
         )
         self.presence = Presence(self, facts, agent.settings.credentials.shown)
         self.launcher = Launcher(self, agent.settings)

@@ -98,6 +98,9 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     shows: list[str] = []
     """Its ids, SCHEME:ID, as an ACL would have them."""
     paused: int = 0
+    labels: dict[str, str] = {}
+    logs: str = ""
+    """Where it shows its logs: tls://HOST:PORT or tcp://HOST:PORT; "": to nobody."""
 
 
 class Desired(msgspec.Struct, frozen=True, kw_only=True):

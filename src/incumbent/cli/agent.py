@@ -22,6 +22,7 @@ from incumbent.cli.exits import NO, USAGE, Parser, failed
 from incumbent.cli.process import module
 from incumbent.cli.srvr import refuse_clear_text, times
 from incumbent.errors import IncumbentError, SpecError, SpecErrors
+from incumbent.log_service import LogService
 from incumbent.parent import end_with
 from incumbent.runtime_file import boot_id, start_time
 from incumbent.settings import KEYS, SYSTEM, resolve
@@ -44,6 +45,9 @@ def main(argv: Sequence[str]) -> int:
         hosts = settings.hosts()
         credentials = settings.credentials()
         tls = credentials.tls()
+        logs = settings.served_logs()
+        if logs is not None:
+            _see_certificates(logs, node_file)
         refuse_clear_text(hosts, credentials)
         home = Home(settings.data)
         _lock(home)
@@ -90,6 +94,9 @@ def main(argv: Sequence[str]) -> int:
             "data": str(settings.data),
             "credentials": credentials.to_json(),
             "allowances": settings.allowances.to_json(),
+            "labels": dict(settings.labels),
+            "logs": logs.url if logs is not None else "",
+            "log_service": logs.to_json() if logs is not None else None,
         },
         policy=Policy.KEEP,
         beat=seen.session_timeout / 10,
@@ -173,6 +180,14 @@ def _see_limits(file: Path) -> None:
     if mode & 0o022:
         why = f"it has this node's limits, and others can change it: chmod go-w {file}"
         raise SpecErrors([SpecError(str(file), 0, "", why)])
+
+
+def _see_certificates(logs: LogService, file: Path) -> None:
+    """What they are shown with can be used. Raises `SpecErrors`."""
+    try:
+        logs.tls()
+    except OSError as error:
+        raise SpecErrors([SpecError(str(file), 0, "logs", str(error))]) from None
 
 
 def _lock(home: Home) -> None:

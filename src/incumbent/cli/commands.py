@@ -18,7 +18,7 @@ from typing import Annotated, Any
 import typer
 
 from incumbent.agent.tree import Tree
-from incumbent.cli import local, logs, orders, show
+from incumbent.cli import local, orders, show
 from incumbent.cli.cluster import connected, read_cluster
 from incumbent.cli.config import config_app
 from incumbent.cli.dispatch import LASTING, dispatch
@@ -26,6 +26,7 @@ from incumbent.cli.doctor import doctor
 from incumbent.cli.exits import DONE, USAGE, No, Usage, failed, interrupted, say
 from incumbent.cli.explain import node_rows, seat_rows, title
 from incumbent.cli.init import init
+from incumbent.cli.logs import logs
 from incumbent.cli.options import AsOutput, Data, Hosts, Output, Root
 from incumbent.cli.pausing import pause, resume
 from incumbent.cli.screen import print_table
@@ -229,48 +230,7 @@ for _looking in (status, pause, resume):
 for _ordering in (stop, start, restart, signal, move, freeze, unfreeze, retry):
     app.command()(_ordering)
 app.command()(doctor)
-
-
-@app.command("logs")
-def logs_(
-    name: Annotated[
-        str, typer.Argument(metavar="NAME", help="A component, or a seat of it: web/1.")
-    ],
-    follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with what is added, until Ctrl-C.")
-    ] = False,
-    lines: Annotated[
-        int, typer.Option("--lines", "-n", min=0, metavar="N", help="How many of the last lines.")
-    ] = 100,
-    data: Data = None,
-) -> None:
-    """What a component wrote on this node, each line with its time.
-
-    Its stdout and stderr. Other nodes have theirs: `incumbent status` says where it runs.
-    """
-    settings = _settings(None, None, data)
-    ended = [] if data is not None else [Path.cwd() / ".incumbent" / "agent"]  # an `up`, here
-    folders = list(dict.fromkeys([*settings.agent_folders, *ended]))
-    found = local.find_logs(folders, name)
-    if not found:
-        looked = ", ".join(map(str, folders))
-        others = ", ".join(local.logged(folders))
-        there_are = f"there are logs of: {others}; " if others else ""
-        raise No(
-            f"no log of {name} on this node (looked in {looked}); {there_are}"
-            "`incumbent status` shows on which node it runs, --data names another directory"
-        )
-    is_one = len(found) == 1
-
-    def line(seat: str, text: str) -> None:
-        print(text if is_one else f"{seat} | {text}", flush=follow)
-
-    if not any(path.exists() for path in found.values()):
-        say(f"{name} has written nothing yet on this node")
-    try:
-        logs.show_logs(found, line, count=lines, follow=follow)
-    except PermissionError as error:
-        raise No(f"{error.filename} cannot be read: it belongs to the agent's user") from None
+app.command()(logs)
 
 
 @node_app.command("list")

@@ -7,7 +7,7 @@ Rule of this file: pure. It goes by the tree as read, and by what agents on this
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from incumbent.agent import lifecycle
@@ -51,6 +51,7 @@ class NodeRow:
     state: str
     seats: tuple[str, ...] = ()
     containments: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
     since: float = 0.0
     session: str = ""
     why: str = ""
@@ -96,6 +97,7 @@ def node_rows(cluster: Cluster) -> list[NodeRow]:
                 title(cluster, seat) for seat, crumb in crumbs if crumb.session == facts.session
             ),
             containments=tuple(facts.containments),
+            labels=facts.labels,
             since=facts.since,
             session=facts.session,
         )

@@ -9,14 +9,17 @@ from __future__ import annotations
 import json
 import socket
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from incumbent.agent.home import Home
+from incumbent.agent.tail import Tail
 
-__all__ = ["ask", "ask_all", "find_logs", "logged", "while_unreachable"]
+__all__ = ["LOOK_EVERY", "ask", "ask_all", "find_logs", "logged", "show_logs", "while_unreachable"]
 
+LOOK_EVERY = 0.1
+"""Seconds between two looks at a followed file."""
 _PATIENCE = 1.0
 
 
@@ -68,19 +71,41 @@ def while_unreachable(folders: Iterable[Path]) -> list[str]:
     return lines
 
 
-def find_logs(folders: Sequence[Path], name: str) -> dict[str, Path]:
-    """Seat → log file, of a component (all its seats here) or of one seat ("web/1").
+def find_logs(folders: Sequence[Path], name: str, hook: str = "") -> dict[str, Path]:
+    """Seat → log file, of a component (all its seats here) or of one seat ("web/1"); with `hook`
+    that hook's.
 
     A seat that runs here and has written nothing yet has a file that does not exist yet.
     """
     for folder in folders:
-        found = _written(folder, name)
-        for seat, said in ((ask(folder) or {}).get("seats", {})).items():
+        found = _written(folder, name, hook)
+        for seat, said in ((ask(folder) or {}).get("seats", {})).items() if not hook else ():
             if name in (seat, seat.rpartition("/")[0]) and said.get("epoch") and said.get("log"):
                 found.setdefault(seat, Path(said["log"]))
         if found:
             return dict(sorted(found.items()))
     return {}
+
+
+def show_logs(
+    logs: Mapping[str, Path],
+    show: Callable[[str, str], None],
+    *,
+    count: int,
+    follow: bool,
+    pause: Callable[[float], None] = time.sleep,
+) -> None:
+    """Call `show(seat, line)` for the last `count` lines of each; with `follow`, for ever on."""
+    tails = {seat: Tail(path) for seat, path in logs.items()}
+    for tail in tails.values():
+        tail.begin_at_last(count)
+    while True:
+        for seat, tail in tails.items():
+            for line in tail.read():
+                show(seat, line)
+        if not follow:
+            return
+        pause(LOOK_EVERY)
 
 
 def logged(folders: Sequence[Path]) -> list[str]:
@@ -90,11 +115,12 @@ def logged(folders: Sequence[Path]) -> list[str]:
     return sorted({component for component, _, digits in parts if digits.isdigit()})
 
 
-def _written(folder: Path, name: str) -> dict[str, Path]:
-    component, slash, number = name.rpartition("/")
+def _written(folder: Path, name: str, hook: str) -> dict[str, Path]:
+    component, slash, number = name.rpartition("/") if "/" in name else (name, "", "")
+    suffix = f"!{hook}" if hook else ""
     found = {}
-    for path in Home(folder).logs.glob(f"{component}-{number}.log" if slash else f"{name}-*.log"):
-        stem, _, digits = path.stem.rpartition("-")
-        if digits.isdigit() and stem == (component if slash else name):
+    for path in Home(folder).logs.glob(f"{component}-*{suffix}.log"):
+        stem, _, digits = path.stem.removesuffix(suffix).rpartition("-")
+        if digits.isdigit() and stem == component and (not slash or digits == number):
             found[f"{stem}/{digits}"] = path
     return found

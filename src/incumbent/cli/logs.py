@@ -1,108 +1,110 @@
-"""A program's log on this node: its last lines, then what is added, across rotation.
+"""`incumbent logs`: what a component wrote, wherever it runs.
 
-The log-writer renames the file when it is full and begins a new one under the old name; the
-file stays the same over restarts of the program and of the agent. Rule of this file: only whole
-lines are shown, each once, and none is left out between two files or before following begins.
+Rule of this file: what this machine has is shown even if nobody else can be asked, and it is said
+when that may not be all.
 """
 
 from __future__ import annotations
 
-import os
-import time
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+import asyncio
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
-__all__ = ["Tail", "show_logs"]
+import typer
 
-LOOK_EVERY = 0.1
-"""Seconds between two looks at a followed file."""
-_CHUNK = 1 << 20
-_MOST_FILES = 9
+from incumbent.cli import local
+from incumbent.cli.exits import No, Usage, say
+from incumbent.cli.following import Following
+from incumbent.cli.node_logs import CannotRead
+from incumbent.cli.options import Data, Hosts, Root
+from incumbent.errors import IncumbentError
+from incumbent.settings import resolve
+from incumbent.spec.health import HOOKS
 
-
-class Tail:
-    """Reads a log file as it grows, and goes over to the next file of that name."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._fd = -1
-        self._rest = b""
-        self._seen: set[tuple[int, int]] = set()
-
-    def last(self, count: int) -> list[str]:
-        """The last `count` lines up to now, over older files too. Raises OSError."""
-        lines = deque(self.read(), maxlen=count)
-        older = [self._path.with_name(f"{self._path.name}.{n}") for n in range(1, _MOST_FILES)]
-        for path in older:
-            if len(lines) == count or not path.exists():
-                break
-            with open(path, "rb") as file:
-                if _identity(file.fileno()) in self._seen:
-                    continue  # rotated just now
-                more = deque((_text(line.rstrip(b"\n")) for line in file), maxlen=count)
-            while more and len(lines) < count:
-                lines.appendleft(more.pop())
-        return list(lines)
-
-    def read(self) -> Iterator[str]:
-        """The whole lines that came since. Raises OSError."""
-        while True:
-            yield from self._drain()
-            if not self._is_renamed():
-                return
-            yield from self._drain()  # what came between the read and the renaming
-            self.close()
-
-    def close(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
-
-    def _drain(self) -> Iterator[str]:
-        if self._fd < 0:
-            with suppress(FileNotFoundError):
-                self._fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
-                self._seen.add(_identity(self._fd))
-        while self._fd >= 0 and (chunk := os.read(self._fd, _CHUNK)):
-            *lines, self._rest = (self._rest + chunk).split(b"\n")
-            yield from map(_text, lines)
-
-    def _is_renamed(self) -> bool:
-        if self._fd < 0:
-            return False
-        try:
-            now = self._path.stat()
-        except FileNotFoundError:
-            return False  # the next one is not there yet
-        return (now.st_dev, now.st_ino) != _identity(self._fd)
+__all__ = ["logs"]
 
 
-def show_logs(
-    logs: Mapping[str, Path],
-    show: Callable[[str, str], None],
-    *,
-    count: int,
-    follow: bool,
-    pause: Callable[[float], None] = time.sleep,
+def logs(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="A component, or a seat of it: web/1.")
+    ],
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on with what is added, until Ctrl-C.")
+    ] = False,
+    lines: Annotated[
+        int, typer.Option("--lines", "-n", min=0, metavar="N", help="How many of the last lines.")
+    ] = 100,
+    hook: Annotated[
+        str, typer.Option("--hook", metavar="HOOK", help="What this hook of it wrote: on_fail, …")
+    ] = "",
+    data: Data = None,
+    zookeeper: Hosts = None,
+    root: Root = None,
 ) -> None:
-    """Call `show(seat, line)` for the last `count` lines of each; with `follow`, for ever on."""
-    tails = {seat: Tail(path) for seat, path in logs.items()}
-    for seat, tail in tails.items():
-        for line in tail.last(count):
-            show(seat, line)
-    while follow:
-        pause(LOOK_EVERY)
-        for seat, tail in tails.items():
-            for line in tail.read():
-                show(seat, line)
+    """What a component wrote, each line with its time.
+
+    Its stdout and stderr, from the node where it runs, or ran last: from this machine's files, or
+    over the network where that node shows its logs. With -f it goes on over restarts, and over to
+    the next node when it moves. --data: only from the files in DIR.
+    """
+    if hook and hook not in HOOKS:
+        raise Usage(f"there is no hook {hook}; there are: {', '.join(HOOKS)}")
+    settings = resolve({"zookeeper": zookeeper, "root": root, "data": data})
+    ended = [] if data is not None else [Path.cwd() / ".incumbent" / "agent"]  # an `up`, here
+    folders = list(dict.fromkeys([*settings.agent_folders, *ended]))
+    show = _Show(flush=follow)
+    if data is None and settings.zookeeper is not None:
+        wanted = Following(
+            settings,
+            name,
+            count=lines,
+            follow=follow,
+            hook=hook,
+            show=lambda seat, text: show(seat, text, len(wanted.seats) == 1),
+            say=say,
+        )
+        try:
+            asyncio.run(wanted.run())
+            return
+        except IncumbentError as error:
+            found = local.find_logs(folders, name, hook)
+            if not found or (show.has_shown and isinstance(error, CannotRead)):
+                raise
+            say(f"{error}; what follows is what this machine has of {name}")
+    found = local.find_logs(folders, name, hook)
+    if not found:
+        raise No(_why_none(folders, name))
+    if not any(path.exists() for path in found.values()):
+        say(f"{name} has written nothing yet on this node")
+    try:
+        local.show_logs(
+            found,
+            lambda seat, text: show(seat, text, len(found) == 1),
+            count=lines,
+            follow=follow,
+        )
+    except PermissionError as error:
+        raise No(f"{error.filename} cannot be read: it belongs to the agent's user") from None
 
 
-def _identity(fd: int) -> tuple[int, int]:
-    status = os.fstat(fd)
-    return status.st_dev, status.st_ino
+class _Show:
+    """Prints lines; with their seats, where there are several."""
+
+    def __init__(self, *, flush: bool) -> None:
+        self.has_shown = False
+        self._flush = flush
+
+    def __call__(self, seat: str, text: str, is_one: bool) -> None:
+        self.has_shown = True
+        print(text if is_one else f"{seat} | {text}", flush=self._flush)
 
 
-def _text(line: bytes) -> str:
-    return line.decode(errors="replace")
+def _why_none(folders: Sequence[Path], name: str) -> str:
+    looked = ", ".join(map(str, folders))
+    others = ", ".join(local.logged(folders))
+    there_are = f"there are logs of: {others}; " if others else ""
+    return (
+        f"no log of {name} on this node (looked in {looked}); {there_are}"
+        "`incumbent status` shows on which node it runs, --data names another directory"
+    )

@@ -2,6 +2,7 @@
 
     web  'web*'      components           web/1  'web*/0'   seats
     --label team=x   of the component     --node n1         what n1 has now
+                                          --node rack=a     what nodes with that label have
 
 Rule of this file: it only reads, and what means nothing is an error that names what there is.
 """
@@ -140,12 +141,13 @@ def _by_label(
 
 
 def _by_node(chosen: Sequence[Choice], node: str, cluster: Cluster) -> list[Choice]:
+    meant = _nodes_with(node, cluster) if "=" in node else [node]
     there = {each.name: each for each in cluster.components}
     found = []
     for choice in chosen:
         state = there.get(choice.component)
         seats = state.seats if state is not None else ()
-        has = [s.number for s in seats if owner(cluster, s) == node and s.number in choice.numbers]
+        has = [s.number for s in seats if owner(cluster, s) in meant and s.number in choice.numbers]
         if has:
             whole = tuple(has) == tuple(range(len(choice.numbers))) and not choice.only
             only = () if whole else tuple(has)
@@ -153,6 +155,20 @@ def _by_node(chosen: Sequence[Choice], node: str, cluster: Cluster) -> list[Choi
     if not found:
         live = ", ".join(sorted(cluster.nodes)) or "none"
         raise No(
-            f"{node} has nothing of what was named; live nodes: {live} (`incumbent node list`)"
+            f"{', '.join(meant)} has nothing of what was named; live nodes: {live} "
+            "(`incumbent node list`)"
+        )
+    return found
+
+
+def _nodes_with(label: str, cluster: Cluster) -> list[str]:
+    """The live nodes that have a label, KEY=VALUE. Raises `No` if there is none."""
+    key, _, value = label.partition("=")
+    found = sorted(n for n, facts in cluster.nodes.items() if facts.labels.get(key) == value)
+    if not found:
+        known = sorted({f"{k}={v}" for f in cluster.nodes.values() for k, v in f.labels.items()})
+        raise No(
+            f"no live node has the label {label}; labels there are: {', '.join(known) or 'none'} "
+            "(`labels` in a node's /etc/incumbent/agent.toml)"
         )
     return found

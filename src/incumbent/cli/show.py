@@ -25,7 +25,7 @@ SEAT_HEADS = (
     "fence in",
     "why",
 )
-NODE_HEADS = ("node", "state", "runs", "containment", "since", "why")
+NODE_HEADS = ("node", "state", "runs", "containment", "labels", "since", "why")
 _NONE = "–"
 
 
@@ -50,6 +50,7 @@ def node_cells(row: NodeRow, now: float) -> tuple[str, ...]:
         row.state,
         ", ".join(row.seats) or _NONE,
         ", ".join(row.containments) or _NONE,
+        ", ".join(f"{key}={value}" for key, value in sorted(row.labels.items())) or _NONE,
         age(now - row.since) if row.since else _NONE,
         row.why or _NONE,
     )
@@ -109,6 +110,7 @@ def _node_object(row: NodeRow) -> dict[str, Any]:
         "state": row.state,
         "runs": list(row.seats),
         "containment": list(row.containments),
+        "labels": dict(row.labels),
         "since": _iso(row.since),
         "session": row.session,
         "why": row.why or None,

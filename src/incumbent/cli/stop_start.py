@@ -42,7 +42,10 @@ SeatNames = Annotated[
     typer.Argument(metavar="NAME…", help="Components ('web*'), or seats of them (web/1)."),
 ]
 Node = Annotated[
-    str | None, typer.Option("--node", metavar="NODE", help="Only what this node has.")
+    str | None,
+    typer.Option(
+        "--node", metavar="NODE", help="Only what this node has, or those with KEY=VALUE."
+    ),
 ]
 Labels = Annotated[
     list[str] | None,

@@ -28,7 +28,7 @@ from typing import NoReturn
 from incumbent.guardian import kernel
 from incumbent.guardian.page import SharedNumber
 
-__all__ = ["FILES", "FILE_SIZE", "LogPipe", "Rotating", "Stamp", "relay", "write_log"]
+__all__ = ["FILES", "FILE_SIZE", "LogPipe", "Rotating", "Stamp", "relay", "stamped", "write_log"]
 
 FILE_SIZE = 10 * 1000 * 1000
 FILES = 5
@@ -164,7 +164,7 @@ class Stamp:
         self._is_new_line = True
 
     def put_on(self, data: bytes) -> bytes:
-        stamp = _now()
+        stamp = f"{stamped(time.time())} ".encode()
         first = stamp if self._is_new_line else b""
         self._is_new_line = data.endswith(b"\n")
         body = data[:-1] if self._is_new_line else data
@@ -228,7 +228,7 @@ def _write_all(spool: _Spool, log: Rotating) -> None:
         said = f"[incumbent: {lost} lines lost]\n" if lost else ""
         try:
             if said:
-                log.write(_now() + said.encode())
+                log.write(f"{stamped(time.time())} {said}".encode())
             if chunk is None:
                 return
             log.write(chunk)
@@ -312,7 +312,7 @@ class Rotating:
             self._fd = -1
 
 
-def _now() -> bytes:
-    seconds = time.time()
-    stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
-    return f"{stamp}.{int(seconds * 1000) % 1000:03d}Z ".encode()
+def stamped(at: float) -> str:
+    """A moment of wall time, as it stands before a line."""
+    stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at))
+    return f"{stamp}.{int(at * 1000) % 1000:03d}Z"

@@ -74,7 +74,7 @@ class Connection(Peer, asyncio.Protocol):
         self.ids = (Id("ip", self.address),)
         encryption = transport.get_extra_info("ssl_object")
         if encryption is not None:
-            from incumbent.server.tls import certified_ids
+            from incumbent.certificates import certified_ids
 
             self.is_secure = True
             self.ids += certified_ids(encryption)

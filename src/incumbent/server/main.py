@@ -163,7 +163,7 @@ def _policy(settings: Settings) -> Policy:
 def _tls(settings: Settings) -> ssl.SSLContext | None:
     if settings.tls_cert is None or settings.tls_key is None:
         return None
-    from incumbent.server.tls import TlsRefused, server_context
+    from incumbent.certificates import TlsRefused, server_context
 
     try:
         return server_context(

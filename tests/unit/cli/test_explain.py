@@ -235,12 +235,12 @@ def test_the_json() -> None:
 
 
 NODES = """\
-NODE  STATE  RUNS  CONTAINMENT    SINCE       WHY
-n1    live   web   sealed, swept  1 min 30 s  –
-n2    live   –     sealed, swept  1 min 30 s  –
-n3    gone   db    –              –           epoch 9 on n3 was only swept and nobody saw it die: \
+NODE  STATE  RUNS  CONTAINMENT    LABELS  SINCE       WHY
+n1    live   web   sealed, swept  –       1 min 30 s  –
+n2    live   –     sealed, swept  –       1 min 30 s  –
+n3    gone   db    –              –       –           epoch 9 on n3 was only swept and nobody saw it die: \
 waiting for n3 to come back, or for `incumbent node confirm-dead n3`
-n4    gone   old   –              –           what it ran is proven dead"""
+n4    gone   old   –              –       –           what it ran is proven dead"""
 
 
 def test_the_nodes() -> None:

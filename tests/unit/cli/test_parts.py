@@ -15,8 +15,7 @@ from incumbent.cli.children import pause_before
 from incumbent.cli.exits import No, TimedOut, exit_code
 from incumbent.cli.folder import Folder, FolderUnusable, UpRuns
 from incumbent.cli.live import Live
-from incumbent.cli.local import ask, find_logs
-from incumbent.cli.logs import Tail, show_logs
+from incumbent.cli.local import ask, find_logs, show_logs
 from incumbent.cli.srvr import Times, ask_mode, mode_of, times
 from incumbent.errors import (
     BadVersion,
@@ -117,48 +116,6 @@ def test_a_server_that_hangs_up_tells_nothing() -> None:
 # ── logs
 
 
-def _write(path: Path, *lines: str) -> None:
-    with path.open("a") as file:
-        file.write("".join(f"{line}\n" for line in lines))
-
-
-def test_the_last_lines_reach_into_older_files(tmp_path: Path) -> None:
-    path = tmp_path / "web-0.log"
-    _write(tmp_path / "web-0.log.2", "1", "2")
-    _write(tmp_path / "web-0.log.1", "3", "4")
-    _write(path, "5", "6")
-
-    assert Tail(path).last(3) == ["4", "5", "6"]
-    assert Tail(path).last(100) == ["1", "2", "3", "4", "5", "6"]
-    assert Tail(path).last(0) == []
-
-
-def test_following_goes_over_to_the_next_file_without_losing_a_line(tmp_path: Path) -> None:
-    path = tmp_path / "web-0.log"
-    _write(path, "1")
-    tail = Tail(path)
-    assert tail.last(10) == ["1"]
-
-    _write(path, "2")
-    path.rename(tmp_path / "web-0.log.1")
-    _write(path, "3")
-
-    assert list(tail.read()) == ["2", "3"]
-    assert list(tail.read()) == []
-    assert tail.last(1) == []
-
-
-def test_an_unfinished_line_waits_for_its_end(tmp_path: Path) -> None:
-    path = tmp_path / "web-0.log"
-    path.write_text("half")
-    tail = Tail(path)
-    assert tail.last(10) == []
-
-    _write(path, " whole")
-
-    assert list(tail.read()) == ["half whole"]
-
-
 def test_a_file_that_comes_later_is_shown_from_its_beginning(tmp_path: Path) -> None:
     path = tmp_path / "web-0.log"
     shown: list[tuple[str, str]] = []
@@ -166,7 +123,7 @@ def test_a_file_that_comes_later_is_shown_from_its_beginning(tmp_path: Path) -> 
     def pause(_seconds: float) -> None:
         if shown:
             raise KeyboardInterrupt
-        _write(path, "first")
+        path.write_text("first\n")
 
     with pytest.raises(KeyboardInterrupt):
         show_logs(

@@ -1,4 +1,4 @@
-"""TLS: the server's context, and the name in a client's certificate as Apache writes it.
+"""Certificates of who listens: a context for TLS, and a client's name as Apache writes it.
 
 Rule of this file: a certificate's name is written as Java's `X500Principal.getName()` writes it
 (RFC 2253, last part first), since that is what stands in ACLs of the scheme x509.
@@ -40,7 +40,7 @@ _TEXT = {
 _ESCAPED = frozenset(',=+<>#;"\\')
 
 
-class TlsRefused(Exception):
+class TlsRefused(OSError):
     """A file that TLS needs cannot be used; the sentence says which, and the next step."""
 
 
@@ -51,6 +51,7 @@ def server_context(
     ca: Path | None = None,
     client_auth: str = "none",
     password: str | None = None,
+    settings: tuple[str, str, str] = ("--tls-cert", "--tls-key", "--tls-ca"),
 ) -> ssl.SSLContext:
     """A context for a server. Raises `TlsRefused`.
 
@@ -58,7 +59,9 @@ def server_context(
     ca           PEM file of who signed the certificates of clients
     client_auth  `need`, `want` or `none`: must clients show a certificate?
     password     of the key, if it has one
+    settings     what the files are called where people name them
     """
+    the_cert, the_key, the_ca = settings
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     for path in (cert, key, *((ca,) if ca else ())):
@@ -66,26 +69,26 @@ def server_context(
             path.open("rb").close()
         except OSError as error:
             raise TlsRefused(
-                f"cannot read {path}: {error.strerror}; see --tls-cert, --tls-key and --tls-ca"
+                f"cannot read {path}: {error.strerror}; see {the_cert}, {the_key} and {the_ca}"
             ) from None
     try:
         context.load_cert_chain(cert, key, password=password or "")
     except (ssl.SSLError, ValueError) as error:
         raise TlsRefused(
             f"{cert} and {key} are not a certificate and its key in PEM "
-            f"({_why(error)}); see --tls-cert and --tls-key"
+            f"({_why(error)}); see {the_cert} and {the_key}"
         ) from None
     if client_auth != "none":
         if ca is None:
             raise TlsRefused(
                 "clients are to show certificates, but nobody is trusted to sign them; "
-                "name the signer's certificate with --tls-ca FILE"
+                f"name the signer's certificate with {the_ca} FILE"
             )
         try:
             context.load_verify_locations(ca)
         except ssl.SSLError as error:
             raise TlsRefused(
-                f"{ca} holds no certificates in PEM ({_why(error)}); see --tls-ca"
+                f"{ca} holds no certificates in PEM ({_why(error)}); see {the_ca}"
             ) from None
         context.verify_mode = ssl.CERT_REQUIRED if client_auth == "need" else ssl.CERT_OPTIONAL
     return context

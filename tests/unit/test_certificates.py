@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from incumbent.server.tls import subject_name
+from incumbent.certificates import subject_name
 
 
 def der(tmp_path: Path, subject: str) -> bytes:
