@@ -308,12 +308,15 @@ class Zk(Verbs):
         queue = self.contenders(path, dialect=dialect, epoch_path=epoch_path)
         return ReadWriteLock(queue)
 
-    def multilock(self, paths: Iterable[str], *, dialect: str = "ours") -> MultiLock:
+    def multilock(
+        self, paths: Iterable[str], *, dialect: str = "ours", epoch_path: str | None = None
+    ) -> MultiLock:
         """The locks at all these paths, or none of them:
         `async with zk.multilock(["/a", "/b"]).acquire() as hold`. Two of these never wait for
-        each other in a circle, whatever the order of their paths.
+        each other in a circle, whatever the order of their paths. `epoch_path` as in `lead`.
         """
-        return MultiLock([self.contenders(path, dialect=dialect) for path in paths])
+        queues = [self.contenders(p, dialect=dialect, epoch_path=epoch_path) for p in paths]
+        return MultiLock(queues)
 
     def semaphore(
         self, path: str, *, size: int | None = None, epoch_path: str | None = None

@@ -14,6 +14,7 @@ from incumbent.recipes import lock as locks
 from incumbent.recipes import multilock as multilocks
 from incumbent.recipes import rwlock as rwlocks
 from incumbent.recipes import semaphore as semaphores
+from incumbent.recipes.queue import Queue
 
 __all__ = ["MultiLock", "ReadWriteLock", "Semaphore"]
 
@@ -93,13 +94,48 @@ class ReadWriteLock:
         return Guarded(self._portal, Wait(begin), on_lost)
 
 
-class Semaphore:
+class _Taken:
+    """What a semaphore's twin and a multilock's have in common."""
+
+    def __init__(
+        self, portal: Portal, recipe: semaphores.Semaphore | multilocks.MultiLock, *queues: Queue
+    ) -> None:
+        self._portal = portal
+        self._recipe = recipe
+        self._queues = queues
+
+    @property
+    def path(self) -> str:
+        return self._recipe.path
+
+    def acquire(
+        self,
+        member: str | bytes = b"",
+        *,
+        timeout: float | None = None,
+        grace: float | None = None,
+        on_lost: Callable[[Hold], None] | None = None,
+    ) -> Guarded[Hold]:
+        begin = partial(self._recipe.take, member, timeout=timeout, grace=grace)
+        return Guarded(self._portal, Wait(begin, *self._queues), on_lost)
+
+    def try_acquire(
+        self,
+        member: str | bytes = b"",
+        *,
+        grace: float | None = None,
+        on_lost: Callable[[Hold], None] | None = None,
+    ) -> Guarded[Hold | None]:
+        begin = partial(self._recipe.try_take, member, grace=grace)
+        return Guarded(self._portal, Wait(begin), on_lost)
+
+
+class Semaphore(_Taken):
     """The twin of `incumbent.recipes.semaphore.Semaphore`."""
 
     def __init__(self, portal: Portal, semaphore: semaphores.Semaphore) -> None:
-        self._portal = portal
+        super().__init__(portal, semaphore)
         self._semaphore = semaphore
-        self.path = semaphore.path
         self.queue = semaphore.queue
 
     def size(self) -> int:
@@ -108,53 +144,9 @@ class Semaphore:
     def resize(self, size: int) -> None:
         self._portal.run(lambda: self._semaphore.resize(size))
 
-    def acquire(
-        self,
-        member: str | bytes = b"",
-        *,
-        timeout: float | None = None,
-        grace: float | None = None,
-        on_lost: Callable[[Hold], None] | None = None,
-    ) -> Guarded[Hold]:
-        begin = partial(self._semaphore.take, member, timeout=timeout, grace=grace)
-        return Guarded(self._portal, Wait(begin), on_lost)
 
-    def try_acquire(
-        self,
-        member: str | bytes = b"",
-        *,
-        grace: float | None = None,
-        on_lost: Callable[[Hold], None] | None = None,
-    ) -> Guarded[Hold | None]:
-        begin = partial(self._semaphore.try_take, member, grace=grace)
-        return Guarded(self._portal, Wait(begin), on_lost)
-
-
-class MultiLock:
+class MultiLock(_Taken):
     """The twin of `incumbent.recipes.multilock.MultiLock`."""
 
     def __init__(self, portal: Portal, multilock: multilocks.MultiLock) -> None:
-        self._portal = portal
-        self._multilock = multilock
-        self.path = multilock.path
-
-    def acquire(
-        self,
-        member: str | bytes = b"",
-        *,
-        timeout: float | None = None,
-        grace: float | None = None,
-        on_lost: Callable[[Hold], None] | None = None,
-    ) -> Guarded[Hold]:
-        begin = partial(self._multilock.take, member, timeout=timeout, grace=grace)
-        return Guarded(self._portal, Wait(begin, *self._multilock.queues), on_lost)
-
-    def try_acquire(
-        self,
-        member: str | bytes = b"",
-        *,
-        grace: float | None = None,
-        on_lost: Callable[[Hold], None] | None = None,
-    ) -> Guarded[Hold | None]:
-        begin = partial(self._multilock.try_take, member, grace=grace)
-        return Guarded(self._portal, Wait(begin), on_lost)
+        super().__init__(portal, multilock, *multilock.queues)

@@ -57,7 +57,9 @@ class Lease:
     @property
     def valid_until(self) -> float:
         """The session certainly exists before this instant; -inf before the first proof."""
-        return -math.inf if self.ended else self._base + self.timeout - self.margin
+        if self.ended:
+            return -math.inf
+        return self._base + self.timeout - (self.timeout * 0.01 + self.lateness)  # `margin`
 
     def granted(self, timeout: float) -> None:
         self.timeout = min(self.timeout, timeout)

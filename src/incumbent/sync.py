@@ -377,8 +377,11 @@ class Zk:
         rwlock = self._zk.rwlock(path, dialect=dialect, epoch_path=epoch_path)
         return ReadWriteLock(self._portal, rwlock)
 
-    def multilock(self, paths: Iterable[str], *, dialect: str = "ours") -> MultiLock:
-        return MultiLock(self._portal, self._zk.multilock(paths, dialect=dialect))
+    def multilock(
+        self, paths: Iterable[str], *, dialect: str = "ours", epoch_path: str | None = None
+    ) -> MultiLock:
+        multilock = self._zk.multilock(paths, dialect=dialect, epoch_path=epoch_path)
+        return MultiLock(self._portal, multilock)
 
     def semaphore(
         self, path: str, *, size: int | None = None, epoch_path: str | None = None

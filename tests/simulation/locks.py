@@ -286,6 +286,7 @@ class MultiLockTrial(_Trial):
     ) -> None:
         super().__init__(seed, kinds=kinds, faults=faults)
         self.grace = self.rng.choice([None, 0.0])
+        self.epochs = self.rng.choice([None, None, "/app/epoch"])
         self.tokens = dict.fromkeys(self.paths, 0)
         self.several = self.single = 0
 
@@ -294,11 +295,14 @@ class MultiLockTrial(_Trial):
 
     async def once(self, zk: aio.Zk, host: Host) -> None:
         rng = host.rng
-        multilock = zk.multilock(rng.sample(self.paths, rng.choice([2, 2, 3])))
+        paths = rng.sample(self.paths, rng.choice([2, 2, 3]))
+        multilock = zk.multilock(paths, epoch_path=self.epochs)
         with contextlib.suppress(LockTimeout, TimeoutError, IncumbentError):
             match rng.choice(["waits", "waits", "timed", "tries", "cancelled", "single"]):
                 case "single":
-                    await self.within(host, zk.lock(rng.choice(self.paths), grace=self.grace))
+                    path = rng.choice(self.paths)
+                    lock = zk.lock(path, grace=self.grace, epoch_path=self.epochs)
+                    await self.within(host, lock)
                 case "timed":
                     timeout = rng.choice([0.0, 0.05, 2.0])
                     await self.within(host, multilock.acquire(timeout=timeout, grace=self.grace))
@@ -336,4 +340,4 @@ class MultiLockTrial(_Trial):
         return {"several are taken": self.several, "one is taken": self.single}
 
     def leftovers(self, tree: Mapping[str, bytes]) -> Sequence[str]:
-        return [path for path in tree if path not in self.paths]
+        return [path for path in tree if path not in (*self.paths, self.epochs)]

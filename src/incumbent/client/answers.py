@@ -52,29 +52,29 @@ class Answers:
         if self._rest:  # a frame that comes in pieces is put together in place
             self._rest += data
             rest = self._rest
-        start = 0
+        start, size = 0, len(rest)
         try:
             while True:
-                skipped = min(self._to_skip, len(rest) - start)
-                self._to_skip -= skipped
-                start += skipped
-                if len(rest) - start < 4:
+                if self._to_skip:
+                    skipped = min(self._to_skip, size - start)
+                    self._to_skip -= skipped
+                    start += skipped
+                if size - start < 4:
                     return
                 (length,) = _LENGTH.unpack_from(rest, start)
-                is_oversize = length > self._limit
-                if length < 0 or (is_oversize and not self._passes):
+                if 0 <= length <= self._limit:
+                    end = start + 4 + length
+                    if size < end:
+                        return
+                    body = bytes(rest[start + 4 : end])
+                    start = end
+                    yield body
+                elif length < 0 or not self._passes:
                     raise RemoteWireError(f"a frame of {length} bytes; the limit is {self._limit}")
-                if is_oversize:
+                else:
                     start += 4
                     self._to_skip = length
                     yield Oversize(length)
-                    continue
-                end = start + 4 + length
-                if len(rest) < end:
-                    return
-                body = bytes(rest[start + 4 : end])
-                start = end
-                yield body
         finally:
             if rest is self._rest:
                 del self._rest[:start]

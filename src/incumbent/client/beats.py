@@ -12,8 +12,7 @@ path if there is one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Protocol
 
 from incumbent.client.calls import Call
@@ -65,19 +64,21 @@ class Beats:
         self._era = 0  # of sessions: a beat left open by an ended session is closed
         self.governs = False
 
-    @contextmanager
-    def open(self, path: str) -> Iterator[None]:
+    def open(self, path: str) -> _Beating:
         """While open, the session beats. Opened again for the same path it counts."""
-        era = self._era
+        return _Beating(self, path)
+
+    def begin(self, path: str) -> int:
+        """What ends it again, in `close`."""
         self._open[path] = self._open.get(path, 0) + 1
         self._rely()
         if len(self._open) == 1 and self._pulse.wake() and not self._is_proven():
             self._beat()
-        try:
-            yield
-        finally:
-            if era == self._era:
-                self._close(path)
+        return self._era
+
+    def close(self, path: str, era: int) -> None:
+        if era == self._era:
+            self._close(path)
 
     def watch(self, listener: Callable[[float], None]) -> Callable[[], None]:
         """Call `listener(sent_at)` at each acknowledged beat; the result takes it off again."""
@@ -174,3 +175,19 @@ class Beats:
             listener(sent_at)
         except Exception as error:  # a stranger's code: it must not harm the connection
             self._log(f"a beat listener failed: {error!r}")
+
+
+class _Beating:
+    """While it is entered, the session beats."""
+
+    __slots__ = ("_beats", "_era", "_path")
+
+    def __init__(self, beats: Beats, path: str) -> None:
+        self._beats = beats
+        self._path = path
+
+    def __enter__(self) -> None:
+        self._era = self._beats.begin(self._path)
+
+    def __exit__(self, *error: object) -> None:
+        self._beats.close(self._path, self._era)

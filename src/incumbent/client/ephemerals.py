@@ -18,7 +18,8 @@ __all__ = ["MAX_EPHEMERAL_BYTES", "Ephemerals"]
 
 MAX_EPHEMERAL_BYTES = 512 * 1024
 
-_MAKERS = (Create, Create2, Multi)
+_CREATES = (Create, Create2)
+_MAKERS = (*_CREATES, Multi)
 _CHANGERS = (*_MAKERS, Delete)
 _SUFFIX = 10  # digits of a sequence number
 
@@ -75,6 +76,6 @@ def _parts(request: Request) -> Sequence[Request | MultiOp]:
 
 
 def _size(request: Request) -> int:
-    if not isinstance(request, Create | Create2) or not request.flags & CreateFlag.EPHEMERAL:
+    if not isinstance(request, _CREATES) or not request.flags & CreateFlag.EPHEMERAL:
         return 0
     return len(request.path.encode()) + _SUFFIX * bool(request.flags & CreateFlag.SEQUENTIAL)

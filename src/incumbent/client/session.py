@@ -254,7 +254,10 @@ class Session:
     @property
     def _is_over(self) -> bool:
         """By our own clock."""
-        return self._is_live and not self._holds_on and self.clock.boottime() >= self._lost_at
+        now = self.clock.boottime()
+        if now < self._session.lease.valid_until:  # never after `_lost_at`: mostly this is all
+            return False
+        return self._is_live and not self._holds_on and now >= self._lost_at
 
     def _look(self) -> None:
         if self._is_over:

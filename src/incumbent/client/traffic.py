@@ -46,6 +46,7 @@ MAX_MULTI = 256 * 1024
 """Bytes of a multi."""
 
 _WRITE = 1024 * 1024  # bytes given to the transport at once
+_UNDONE = (Refused, NotSent)
 
 
 def outcome(request: Request, header: ReplyHeader, reader: Reader) -> Any:
@@ -228,10 +229,10 @@ class Traffic:
         if call.watcher is not None:
             call.watcher = None
             self._watches.given_up(call.wanted)
-        if isinstance(value, Refused | NotSent):
-            self.ephemerals.release(call.reserved)
-        elif not isinstance(value, Exception):
+        if not isinstance(value, Exception):
             self.ephemerals.done(call.request, value, call.reserved)
+        elif isinstance(value, _UNDONE):
+            self.ephemerals.release(call.reserved)
         call.reserved = 0
         if call.future.done():
             return

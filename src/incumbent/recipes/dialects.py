@@ -133,17 +133,18 @@ class Dialect:
         any other sequential name (kazoo passes over the rest, and so do we); elsewhere any
         other name at all. Raises `QueueExhausted` if the counter has wrapped.
         """
-        found = []
-        for name in sorted(children):
-            contender = self.contender(name)
-            if contender is None:
-                if self.kind != "ours" or _SEQUENTIAL.search(name):
-                    raise MixedDialects(path, name, str(self))
-                continue
-            if contender.sequence < 0:
-                raise QueueExhausted(path, contender.sequence)
-            found.append(contender)
-        return tuple(sorted(found))
+        found, others = [], []
+        for name in children:
+            if contender := self.contender(name):
+                found.append(contender)
+            elif self.kind != "ours" or _SEQUENTIAL.search(name):
+                others.append(name)
+        if others:
+            raise MixedDialects(path, min(others), str(self))
+        found.sort()
+        if found and found[0].sequence < 0:
+            raise QueueExhausted(path, found[0].sequence)
+        return tuple(found)
 
     def admit(self, path: str, name: str) -> Contender:
         """Our own new znode as a contender; raises `QueueExhausted` near the counter's end."""

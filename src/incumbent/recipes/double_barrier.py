@@ -26,7 +26,7 @@ import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Self
+from typing import Self, cast
 
 from incumbent.client.watches import LOOK_AGAIN, Watcher
 from incumbent.errors import (
@@ -204,18 +204,21 @@ class DoubleBarrier:
         def heard(event: WatchEvent) -> None:
             changed.set()
 
+        is_told = False
         try:
             while True:
                 changed.clear()
-                try:
-                    data, _ = await self._client.get(place.path, watcher=heard)
+                try:  # being told, it is here already, and nothing more is to be watched for
+                    watcher = None if is_told else heard
+                    data, _ = await self._client.get(place.path, watcher=watcher)
                 except (FateUnknown, NotSent):
                     await pause.take()
                     continue
                 place.raise_if_gone()
                 if data:
                     break
-                await changed.wait()
+                if is_told := not is_told:
+                    await changed.wait()
         finally:
             self._client.unwatch(place.path, heard)
         self._word = Word.read(place.path, data)
@@ -247,13 +250,17 @@ class DoubleBarrier:
         def heard(event: WatchEvent) -> None:
             changed.set()
 
-        is_lost = False
+        is_lost = is_told = False
         try:
             answer = await self._want_out(place, members)
             while answer is not Answer.ALL_LEFT:
                 is_lost = is_lost or answer is Answer.ONE_IS_LOST
                 changed.clear()
-                word = await self._own(place, heard)
+                is_there = True
+                if is_lost or is_told:  # mostly our last word: nothing more is to be watched for
+                    word = await self._own(place)
+                else:
+                    word, is_there = await self._look(place, after, heard)
                 if word.state == "left":
                     return
                 if is_lost:  # seen before we looked, so that it cannot have left first
@@ -262,8 +269,8 @@ class DoubleBarrier:
                     await pause.take()
                     answer = await self._want_out(place, members)
                     continue
-                is_lost = not await self._is_there(after, heard)
-                if not is_lost:
+                is_lost = not is_there
+                if is_told := not (is_told or is_lost):
                     await changed.wait()
         finally:
             for path in (place.path, after):
@@ -316,6 +323,22 @@ class DoubleBarrier:
         self._first = self._client.submit(GetData(self._at(self._word.first)))
         self._first.add_done_callback(lambda done: done.cancelled() or done.exception())
 
+    async def _look(self, place: Place, after: str, heard: Watcher) -> tuple[Word, bool]:
+        """Our word, and whether the one at `after` is there, read in this order; `heard` is told
+        of what changes of either."""
+        asked = (GetData(place.path, True), GetData(after, True))
+        own, theirs = await flight(self._client, *asked, watcher=heard)
+        word = await self._own(place, heard) if isinstance(own, Exception) else None
+        if isinstance(theirs, FateUnknown | NotSent):
+            heard(LOOK_AGAIN)
+            await asyncio.sleep(0 if isinstance(theirs, FateUnknown) else 0.02)
+        elif isinstance(theirs, Exception) and not isinstance(theirs, NoNode):
+            raise theirs
+        if word is None:
+            data, _ = cast(tuple[bytes | None, Stat], own)
+            word = Word.read(place.path, data or b"")
+        return word, not isinstance(theirs, NoNode)
+
     async def _own(self, place: Place, heard: Watcher | None = None) -> Word:
         pause = Pause()
         while True:
@@ -328,16 +351,6 @@ class DoubleBarrier:
                 raise BrokenBarrier(self.path, "somebody deleted our znode") from None
             else:
                 return Word.read(place.path, data)
-
-    async def _is_there(self, path: str, heard: Watcher) -> bool:
-        try:
-            await self._client.get(path, watcher=heard)
-        except NoNode:
-            return False
-        except (FateUnknown, NotSent) as error:
-            heard(LOOK_AGAIN)
-            await asyncio.sleep(0 if isinstance(error, FateUnknown) else 0.02)
-        return True
 
     async def _give_up(self, place: Place) -> None:
         """Out of time: the round is broken, unless all have left just now."""

@@ -4,7 +4,7 @@ A contender's czxid is a token for as long as one at a time holds, and its serve
 several hold at a time, or where tokens have to outlive a move to another ensemble, each hold
 counts up a persistent znode: decimal digits, which `incumbent zk cp` takes along.
 
-Counting is one transaction: our contender stands, and the number is the one before plus one, for the
+Counting is one transaction: our contender (of a multilock each of them) stands, and the number is the one before plus one, for the
 version at which that was read. So no number is given out twice, and who holds after us has a
 larger one. Where an answer is lost the next number is taken: some are never had by anybody.
 
@@ -14,6 +14,7 @@ Rule of this file: a number is counted while our znode stands and after we were 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from incumbent.errors import BadContent, BadVersion, FateUnknown, NoNode, NotSent
@@ -28,29 +29,31 @@ if TYPE_CHECKING:
 __all__ = ["count_up"]
 
 
-async def count_up(place: Place, path: str) -> int:
-    """Count one more hold at `path`; its number, from 1.
+async def count_up(places: Sequence[Place], path: str) -> int:
+    """Count one more hold of all these places, which one session has, at `path`; its number, from 1.
 
     One round trip where nobody has counted since we did, else two, and one more to make the znode.
     Waits through disconnections. Raises as `Place.first` when our znode is gone, `BadContent` if
     the znode is something else, or what the server refused.
     """
-    client, known = place.ledger.client, place.ledger.epochs
+    client, known = places[0].ledger.client, places[0].ledger.epochs
     pause = Pause()
     while True:
-        place.raise_if_gone()
+        for place in places:
+            place.raise_if_gone()
         requests: list[Request] = [GetData(path)]
         if path in known:
             number, version = known.pop(path)
             counting = SetData(path, b"%d" % (number + 1), version)
-            requests.insert(0, Multi([place.check_own(), counting]))
+            requests.insert(0, Multi([*(place.check_own() for place in places), counting]))
         *counted, found = await flight(client, *requests)
         for result in counted:
             if isinstance(result, list):
-                known[path] = number + 1, result[1].version
+                known[path] = number + 1, result[-1].version
                 return number + 1
-            if isinstance(result, NoNode) and result.index == 0:
-                place.gone.set(NoNode(place.path))
+            if isinstance(result, NoNode) and (result.index or 0) < len(places):
+                gone = places[result.index or 0]
+                gone.gone.set(NoNode(gone.path))
             elif not isinstance(result, NoNode | BadVersion | FateUnknown | NotSent):
                 raise _error(result)
         if isinstance(found, NoNode):

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
@@ -37,12 +38,12 @@ from incumbent.wire import MultiResult
 if TYPE_CHECKING:
     from incumbent.recipes.place import Place
 
-__all__ = ["Guarding", "Held", "Hold", "Scope", "Transaction"]
+__all__ = ["LASTING", "Guarding", "Held", "Hold", "Scope", "Transaction", "tried"]
 
-_LASTING = 0.05
-"""Seconds after which a lock has its znode watched, to be told of a deletion by hand or a request
-to give way. Most locks are held for less, and need no request more. A leadership lasts: it is
-watched from its beginning."""
+LASTING = 0.05
+"""Seconds after which a lock, or a wait for one, has our znode watched, to be told of a deletion by
+hand or a request to give way. Most are shorter, and need no request more. A leadership lasts: it
+is watched from its beginning."""
 
 _LATE = "no beat was acknowledged in time, the session may end soon"
 
@@ -168,7 +169,7 @@ class Hold:
         self._beat.__enter__()
         try:
             if self._place.epoch_path is not None and self._epoch is None:
-                self._epoch = await count_up(self._place, self._place.epoch_path)
+                self._epoch = await count_up(self._places, self._place.epoch_path)
             if self._soft_in() <= 0:
                 await self._prove()
             self._raise_if_gone()
@@ -179,7 +180,7 @@ class Hold:
             place.gone.listen(partial(self._gone, place))
         if issubclass(self._error, Deposed):
             self._watch_own()
-        self._look_in(min(self._soft_in(), _LASTING))
+        self._look_in(min(self._soft_in(), LASTING))
 
     def release(self) -> None:
         """The end, and the place is given up: the next one may have it."""
@@ -366,6 +367,17 @@ class Held(Scope[Hold]):
             await super().__aexit__(kind, error, traceback)
         finally:
             self._hold.release()
+
+
+@asynccontextmanager
+async def tried(take: Callable[[], Awaitable[Hold | None]]) -> AsyncIterator[Hold | None]:
+    """What a try has got, for the block, or None."""
+    hold = await take()
+    if hold is None:
+        yield None
+        return
+    async with Held(hold):
+        yield hold
 
 
 class Transaction(transaction.Transaction):

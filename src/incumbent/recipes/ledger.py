@@ -64,7 +64,7 @@ class Ledger:
         """What is to be done before the session is closed by its user, as far as time allows."""
         self.epochs: dict[str, tuple[int, int]] = {}
         """Counts of holds as we left them: path → the number, and its znode's version."""
-        self._duties: dict[asyncio.Task[Any], None] = {}
+        self._duties: dict[asyncio.Future[Any], None] = {}
         self.listings = Listings(client)
         self._turns: dict[str, asyncio.Lock] = {}
 
@@ -80,12 +80,29 @@ class Ledger:
 
         Asked for when this returns: whatever is submitted next comes behind it.
         """
+        gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self.client.session_id != session_id:
             self.standing.pop(path, None)
-            gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             gone.set_result(None)
             return gone
-        return self.owe(self._delete(path, czxid, session_id, self.client.submit(Delete(path))))
+        self._duties[gone] = None
+        gone.add_done_callback(self._paid)
+
+        def is_gone(by: asyncio.Future[None]) -> None:
+            self.standing.pop(path, None)
+            if not gone.done():
+                gone.set_result(None)
+
+        def answered(deletion: asyncio.Future[None]) -> None:
+            """Mostly that is all, and no task is made for it."""
+            if gone.done() or not deletion.exception():
+                is_gone(deletion)
+            else:
+                duty = self.owe(self._delete(path, czxid, session_id, deletion))
+                duty.add_done_callback(is_gone)
+
+        self.client.submit(Delete(path)).add_done_callback(answered)
+        return gone
 
     def refuse_nested(self, queue: str, owner: object) -> None:
         """Raises `RuntimeError` if `owner` is inside a block that holds this queue already."""
@@ -109,8 +126,8 @@ class Ledger:
 
     def drop(self) -> None:
         """Forget all duties: the session is being closed, its ephemerals go with it."""
-        for task in list(self._duties):
-            task.cancel()
+        for duty in list(self._duties):
+            duty.cancel()
 
     @asynccontextmanager
     async def turn(self, directory: str) -> AsyncIterator[None]:
@@ -119,10 +136,10 @@ class Ledger:
         async with lock:
             yield
 
-    def _paid(self, task: asyncio.Task[Any]) -> None:
-        del self._duties[task]
-        if not task.cancelled():
-            task.exception()  # whoever waits has it too; nobody has to
+    def _paid(self, duty: asyncio.Future[Any]) -> None:
+        del self._duties[duty]
+        if not duty.cancelled():
+            duty.exception()  # whoever waits has it too; nobody has to
 
     async def _delete(
         self, path: str, czxid: int, session_id: int, deletion: asyncio.Future[None] | None
@@ -155,5 +172,3 @@ class Ledger:
             return
         except Refused as error:
             self.log(f"{path} is left in its queue until the session ends: {error}")
-        finally:
-            self.standing.pop(path, None)

@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from incumbent.errors import HoldLost, LockLost, LockTimeout, NoNode
-from incumbent.recipes.hold import Held, Hold
+from incumbent.recipes.hold import Held, Hold, tried
 from incumbent.recipes.place import REVOKE, Place, join
 from incumbent.recipes.queue import Queue
 from incumbent.recipes.standing import as_bytes, given_up_on_error, wait
@@ -49,21 +49,15 @@ async def lock(
         yield hold
 
 
-@asynccontextmanager
-async def try_lock(
+def try_lock(
     queue: Queue,
     member: str | bytes = b"",
     *,
     grace: float | None = None,
     is_reader: bool = False,
-) -> AsyncIterator[Hold | None]:
+) -> AbstractAsyncContextManager[Hold | None]:
     """The lock if nobody has it, else None, at once: with one read and no write."""
-    hold = await try_acquire(queue, member, grace=grace, is_reader=is_reader)
-    if hold is None:
-        yield None
-        return
-    async with Held(hold):
-        yield hold
+    return tried(lambda: try_acquire(queue, member, grace=grace, is_reader=is_reader))
 
 
 async def acquire(

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 from incumbent.errors import (
@@ -30,7 +30,7 @@ from incumbent.errors import (
 )
 from incumbent.recipes.entry import TRIES, Entry, enter, look
 from incumbent.recipes.flight import flight
-from incumbent.recipes.hold import Held, Hold
+from incumbent.recipes.hold import Held, Hold, tried
 from incumbent.recipes.ledger import Ledger, Pause
 from incumbent.recipes.place import Place
 from incumbent.recipes.queue import Queue
@@ -75,17 +75,11 @@ class MultiLock:
         async with Held(await self.take(member, timeout=timeout, grace=grace)) as hold:
             yield hold
 
-    @asynccontextmanager
-    async def try_acquire(
+    def try_acquire(
         self, member: str | bytes = b"", *, grace: float | None = None
-    ) -> AsyncIterator[Hold | None]:
+    ) -> AbstractAsyncContextManager[Hold | None]:
         """All of them if nobody has any, else None, at once."""
-        hold = await self.try_take(member, grace=grace)
-        if hold is None:
-            yield None
-            return
-        async with Held(hold):
-            yield hold
+        return tried(lambda: self.try_take(member, grace=grace))
 
     async def take(
         self,

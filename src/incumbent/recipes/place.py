@@ -4,16 +4,18 @@ Only the one next in line wakes when the first one leaves, and only it (and the 
 A handover costs no round trip if all of this is so: we sent beats while waiting and the session
 is believed now; the last listing was read after our own create and showed exactly one contender
 before us; what came is the deletion of exactly that one; the session is still the same. Nobody
-with a lower number can appear later, so the event itself is the grant. In every other case we
-ask: with a listing alone while the session is believed in, since it then has our znode and shows
-who is before it; else, or if there is any doubt, with `multi[check own]` and a listing in one
-flight.
+with a lower number can appear later, so the event itself is the grant; and so is "no such znode"
+to the read that was to watch it, for that read came after the listing which showed it. In every
+other case we ask: with a listing alone while the session is believed in, since it then has our
+znode and shows who is before it; else, or if there is any doubt, with `multi[check own]` and a
+listing in one flight.
 
 The predecessor is watched through its data (getData): such a watch goes with the znode, while an
 exists-watch on a znode that is gone already would stay at the server for good.
 
 Rule of this file: being first is concluded from a listing read after our own create, or from the
-deletion of the only contender that such a listing showed before us; from nothing else.
+deletion of the only contender that such a listing showed before us, told by its event or by a
+later read; from nothing else.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ from incumbent.errors import (
 )
 from incumbent.recipes.dialects import Contender, Dialect
 from incumbent.recipes.flight import flight, take_outcome
-from incumbent.recipes.hold import Hold, Scope
+from incumbent.recipes.hold import LASTING, Hold, Scope
 from incumbent.recipes.latch import Latch
 from incumbent.recipes.ledger import Ledger, Pause
 from incumbent.wire import (
@@ -102,8 +104,8 @@ class Place:
         self.watching: str | None = None
         self.gone = Latch()
         self.asked = asyncio.Event()
-        self.is_reader = dialect.is_reader(self.name)
         self._ours = dialect.contender(self.name)
+        self.is_reader = self._ours is not None and self._ours.is_reader
         self.ledger = ledger
         self._client = ledger.client
         self.lease = self._client.lease  # this session's; the next one has another
@@ -242,15 +244,21 @@ class Place:
                 happened.set_result(event)
 
         forget = self.gone.listen(wake)
+        lasting: asyncio.TimerHandle | None = None
         with self._client.beat(self.path) if is_next else contextlib.nullcontext():
-            if is_next:
-                self.watch_own()
+            if is_next and not self._watches_own:
+                lasting = asyncio.get_running_loop().call_later(LASTING, self.watch_own)
             try:
                 await self._client.submit(GetData(path, watch=True), watcher=wake)
                 event = await happened
-            except (NoNode, FateUnknown, NotSent):
+            except NoNode:  # it stood in a listing that we had read before
+                self.raise_if_gone()
+                return True
+            except (FateUnknown, NotSent):
                 return False
             finally:
+                if lasting is not None:
+                    lasting.cancel()
                 forget()
                 self._client.unwatch(path, wake)
         self.raise_if_gone()

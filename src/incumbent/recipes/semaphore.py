@@ -27,7 +27,7 @@ import asyncio
 import contextlib
 import random
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 from incumbent.client import Client
@@ -43,7 +43,7 @@ from incumbent.errors import (
 )
 from incumbent.recipes.dialects import OURS
 from incumbent.recipes.flight import flight
-from incumbent.recipes.hold import Held, Hold
+from incumbent.recipes.hold import Held, Hold, tried
 from incumbent.recipes.ledger import SYSTEM_ERROR, Ledger, Pause
 from incumbent.recipes.place import Place, join
 from incumbent.recipes.queue import Queue
@@ -124,17 +124,11 @@ class Semaphore:
         async with Held(await self.take(member, timeout=timeout, grace=grace)) as hold:
             yield hold
 
-    @asynccontextmanager
-    async def try_acquire(
+    def try_acquire(
         self, member: str | bytes = b"", *, grace: float | None = None
-    ) -> AsyncIterator[Hold | None]:
+    ) -> AbstractAsyncContextManager[Hold | None]:
         """Inside, if there is room and nobody waits, else None, at once: with no write."""
-        hold = await self.try_take(member, grace=grace)
-        if hold is None:
-            yield None
-            return
-        async with Held(hold):
-            yield hold
+        return tried(lambda: self.try_take(member, grace=grace))
 
     async def take(
         self,

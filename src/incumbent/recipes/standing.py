@@ -29,7 +29,7 @@ async def wait(
     ahead: list[str] = []
     pause = Pause()
     try:
-        async with asyncio.timeout(timeout):
+        async with contextlib.nullcontext() if timeout is None else asyncio.timeout(timeout):
             while True:
                 with contextlib.suppress(SessionExpired, PlaceLost):
                     return await stand(ahead)

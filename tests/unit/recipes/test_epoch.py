@@ -30,6 +30,7 @@ KINDS: dict[str, Callable[[aio.Zk], AbstractAsyncContextManager[Hold]]] = {
     "reader": lambda zk: zk.rwlock("/l", epoch_path="/app/epoch").read(),
     "writer": lambda zk: zk.rwlock("/l", epoch_path="/app/epoch").write(),
     "semaphore": lambda zk: zk.semaphore("/l", size=2, epoch_path="/app/epoch").acquire(),
+    "multilock": lambda zk: zk.multilock(["/l", "/m"], epoch_path="/app/epoch").acquire(),
 }
 
 

@@ -142,14 +142,50 @@ async def test_a_listing_alone_grants_nothing_once_the_lease_is_over_when_it_com
     assert (listings(client), proofs(client)) == (2, 1)
 
 
-async def test_a_predecessor_that_left_before_it_could_be_watched_is_no_grant_by_itself() -> None:
+async def test_the_only_one_ahead_that_is_gone_when_it_is_to_be_watched_is_the_grant() -> None:
     client = StandIn()
     place = standing(client, A)
     del client.znodes[f"/q/{A}"]
 
     await asyncio.wait_for(place.first(), 1)
 
-    assert listings(client) == 1
+    assert (listings(client), proofs(client)) == (0, 0)
+
+
+async def test_gone_with_another_ahead_or_with_the_lease_over_it_is_no_grant() -> None:
+    for ahead, over in (([A, B], False), ([B], True)):
+        client = StandIn()
+        place = standing(client, *ahead)
+        del client.znodes[f"/q/{B}"]
+
+        def slowly(request: Request, client: StandIn = client, over: bool = over) -> None:
+            if over and not isinstance(request, Multi):
+                client.now = max(client.now, client.lease.valid_until)
+
+        client.refuse = slowly
+        waiting = asyncio.create_task(place.first())
+        await eventually(lambda client=client: listings(client) == 1)  # type: ignore[misc]
+
+        assert proofs(client) == over
+        if A in ahead:
+            await wait_for(client, A)
+            assert not waiting.done()
+            client.remove(f"/q/{A}")
+        await asyncio.wait_for(waiting, 1)
+
+
+async def test_gone_for_the_next_session_grants_nothing() -> None:
+    client = StandIn()
+    place = standing(client, A)
+    del client.znodes[f"/q/{A}"]
+
+    def next_session(request: Request) -> None:
+        client.session_id = 8
+
+    client.refuse = next_session
+
+    with pytest.raises(SessionExpired):
+        await asyncio.wait_for(place.first(), 1)
 
 
 @pytest.mark.parametrize("state", [State.LOST, State.CLOSED])

@@ -156,11 +156,12 @@ async def test_in_a_line_of_a_thousand_a_handover_is_one_event_and_one_flight(ki
         leave = [asyncio.Event() for _ in zks]
         inside: list[int] = []
         tasks = []
+        asked = Asked(server)
         for who, zk in enumerate(zks):
             tasks.append(asyncio.create_task(_stays(zk, kind, who, inside, leave[who])))
             await eventually(lambda who=who: _stand_in(others, directory, CROWD - 3 + who))  # type: ignore[misc]
-        await eventually(lambda: sum(isinstance(r, GetData) for r in relay.requests) >= len(zks))
-        asked = Asked(server)
+            await eventually(lambda who=who: _watches(asked, zks[who].session_id, directory))  # type: ignore[misc]
+        asked.requests.clear()
         relay.events = 0
 
         await asyncio.gather(*(others.delete(path) for path in line[:-1]))
@@ -197,6 +198,16 @@ async def _stays(zk: aio.Zk, kind: str, who: int, inside: list[int], until: asyn
         inside.append(who)
         await until.wait()
         inside.remove(who)
+
+
+def _watches(asked: Asked, session_id: int, directory: str) -> bool:
+    """Has the server been asked by this session to watch one who stands there?"""
+    return any(
+        session == session_id
+        and isinstance(request, GetData)
+        and request.path.startswith(f"{directory}/")
+        for session, request in asked.requests
+    )
 
 
 async def _stand_in(zk: aio.Zk, directory: str, number: int) -> bool:
