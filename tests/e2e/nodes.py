@@ -22,6 +22,7 @@ import socket
 import struct
 import subprocess
 import sys
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -224,7 +225,9 @@ class Nodes:
     def status(self) -> list[dict[str, Any]]:
         """The rows of `status --output json`, read without starting a process for it."""
         answers = local.ask_all([node.data for node in self.nodes])
-        rows: list[dict[str, Any]] = json.loads(to_json(seat_rows(self.cluster(), answers)))
+        rows: list[dict[str, Any]] = json.loads(
+            to_json(seat_rows(self.cluster(), answers, now=time.time()))
+        )
         return rows
 
     def row(self, component: str, seat: int = 0) -> dict[str, Any]:

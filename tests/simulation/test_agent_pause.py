@@ -150,7 +150,7 @@ def test_a_node_that_dies_in_a_pause_is_waited_for_or_confirmed_dead() -> None:
             await asyncio.sleep(3 * SESSION)
             self.waiting = self.starts()
             cluster = await read_cluster(self.client, self.tree)
-            (row,) = seat_rows(cluster)
+            (row,) = seat_rows(cluster, now=0.0)
             self.said = row.state, row.why
             await orders.confirm_dead(self.client, self.tree, cluster, there)
             await lifecycle.until_running(self.client, self.tree, "c0")

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from incumbent.agent.failures import away
 from incumbent.agent.tree import Failures, NodeFacts
 
-__all__ = ["WITHIN", "Loss", "aside_until", "kept_out", "staged"]
+__all__ = ["WITHIN", "Loss", "aside_until", "kept_out", "staged", "why_aside"]
 
 WITHIN = 3600.0
 """Seconds in which lost sessions add up."""
@@ -44,6 +44,16 @@ def aside_until(losses: Sequence[Loss]) -> float:
     return last + min(_LONGEST, _FIRST * 2.0 ** min(count - _FREE - 1, 30))
 
 
+def why_aside(facts: NodeFacts, now: float) -> str:
+    """Why a node is passed over now, where others can stand; "" if it is not."""
+    if now >= facts.aside_until:
+        return ""
+    return (
+        f"{facts.node} lost its session {facts.lost} times within an hour: it stands for nothing "
+        f"for {facts.aside_until - facts.since:.0f} s since it came back, while others can"
+    )
+
+
 def staged(position: int, jitter: float) -> float:
     """Seconds that a seat waits when its node comes back after a lost session, so that not all
     programs of all nodes start in the same instant. `position` among the node's seats; `jitter`
@@ -65,11 +75,8 @@ def kept_out(
         restraint = away(history, program, node, now)
         if restraint is not None:
             (spared if restraint.until else out)[node] = restraint.why
-        elif now < facts.aside_until:
-            spared[node] = (
-                f"{node} lost its session {facts.lost} times within an hour: it stands for nothing "
-                f"for {facts.aside_until - facts.since:.0f} s since it came back, while others can"
-            )
+        elif why := why_aside(facts, now):
+            spared[node] = why
     if len(out) + len(spared) < len(may):
         out |= spared
     return out

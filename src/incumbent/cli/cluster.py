@@ -18,6 +18,7 @@ from incumbent.agent.tree import (
     Breadcrumb,
     Control,
     Desired,
+    Failures,
     NodeFacts,
     Observed,
     Plan,
@@ -73,6 +74,7 @@ class ComponentState:
     spec: Spec | None
     problem: str = ""
     desired: Desired = field(default_factory=Desired)
+    failures: Failures = field(default_factory=Failures)
     seats: tuple[SeatState, ...] = ()
 
     @property
@@ -184,8 +186,11 @@ async def _nodes(client: Client, tree: Tree) -> list[tuple[str, bytes | None]]:
 
 async def _component(client: Client, tree: Tree, name: str) -> ComponentState:
     path = tree.component(name)
-    data, desired, numbers = await asyncio.gather(
-        _data(client, path), _data(client, tree.desired(name)), _children(client, tree.seats(name))
+    data, desired, failed, numbers = await asyncio.gather(
+        _data(client, path),
+        _data(client, tree.desired(name)),
+        _data(client, tree.failures(name)),
+        _children(client, tree.seats(name)),
     )
     spec, problem = None, ""
     if data:
@@ -202,6 +207,7 @@ async def _component(client: Client, tree: Tree, name: str) -> ComponentState:
         spec=spec,
         problem="; ".join(problems),
         desired=wanted or Desired(),
+        failures=_read(Failures, failed, tree.failures(name), []) or Failures(),
         seats=tuple(seats),
     )
 

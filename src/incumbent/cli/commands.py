@@ -132,7 +132,7 @@ def why_(
     async def work() -> int:
         async with connected(settings) as client:
             cluster = await read_cluster(client, tree)
-        rows = seat_rows(cluster, local.ask_all(settings.agent_folders))
+        rows = seat_rows(cluster, local.ask_all(settings.agent_folders), now=time.time())
         if name is None:
             rows = [row for row in rows if row.case not in RUNS]
         else:
@@ -240,7 +240,7 @@ def node_list(zookeeper: Hosts = None, root: Root = None, output: AsOutput = Out
 
     async def work() -> int:
         async with connected(settings) as client:
-            rows = node_rows(await read_cluster(client, Tree(settings.root)))
+            rows = node_rows(await read_cluster(client, Tree(settings.root)), time.time())
         if output is Output.JSON:
             print(show.to_json(rows))
         elif rows:

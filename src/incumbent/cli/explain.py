@@ -12,8 +12,10 @@ from typing import Any
 
 from incumbent.agent import lifecycle
 from incumbent.agent.sentences import frozen
+from incumbent.agent.steadiness import kept_out, why_aside
 from incumbent.agent.tree import Breadcrumb, NodeFacts, Observed, seat_name
 from incumbent.cli.cluster import Cluster, ComponentState, SeatState, all_breadcrumbs
+from incumbent.spec import program
 
 __all__ = ["NodeRow", "Row", "node_rows", "seat_rows", "title"]
 
@@ -61,10 +63,12 @@ _NOBODY = NodeFacts(node="", node_id="", boot_id="", session="")
 """Who looks from outside is none of the nodes."""
 
 
-def seat_rows(cluster: Cluster, local: Iterable[Mapping[str, Any]] = ()) -> list[Row]:
+def seat_rows(
+    cluster: Cluster, local: Iterable[Mapping[str, Any]] = (), *, now: float
+) -> list[Row]:
     """A row for every seat that is wanted, or that something may still run on.
 
-    `local`: the answers of agents on this machine (`agent.control.answer`).
+    `local`: the answers of agents on this machine (`agent.control.answer`). `now`: wall time.
     """
     agents = {str(each.get("session", "")).removeprefix("0x"): each for each in local}
     rows = []
@@ -82,12 +86,12 @@ def seat_rows(cluster: Cluster, local: Iterable[Mapping[str, Any]] = ()) -> list
             )
         for seat in component.seats:
             if (seat.number < copies and not component.problem) or seat.breadcrumbs:
-                rows.append(_Look(cluster, component, seat, agents).row())
+                rows.append(_Look(cluster, component, seat, agents, now).row())
     return rows
 
 
-def node_rows(cluster: Cluster) -> list[NodeRow]:
-    """Live nodes, then those that are gone but left breadcrumbs; by name."""
+def node_rows(cluster: Cluster, now: float) -> list[NodeRow]:
+    """Live nodes, then those that are gone but left breadcrumbs; by name. `now`: wall time."""
     crumbs = list(all_breadcrumbs(cluster))
     rows = [
         NodeRow(
@@ -100,6 +104,7 @@ def node_rows(cluster: Cluster) -> list[NodeRow]:
             labels=facts.labels,
             since=facts.since,
             session=facts.session,
+            why=why_aside(facts, now),
         )
         for name, facts in sorted(cluster.nodes.items())
     ]
@@ -161,12 +166,14 @@ class _Look:
         component: ComponentState,
         seat: SeatState,
         agents: Mapping[str, Mapping[str, Any]],
+        now: float,
     ) -> None:
         self.cluster = cluster
         self.component = component
         self.seat = seat
         self.name = seat_name(component.name, seat.number)
         self.agents = agents
+        self.now = now
 
     def row(self) -> Row:
         spec = self.component.spec
@@ -222,8 +229,11 @@ class _Look:
         agents = {each.get("node"): each for each in self.agents.values()}
         said = agents.get(node, {}).get("seats", {}).get(self.name, {})
         spec = self.component.spec
+        facts = self.cluster.nodes.get(node)
         if said.get("state") == "aside":
             why = str(said.get("reason"))
+        elif facts is not None and (aside := why_aside(facts, self.now)):
+            why = aside
         elif spec is not None and spec.requires:
             why = f"it may lack {' or '.join(spec.requires)}; `incumbent status` there tells"
         else:
@@ -297,7 +307,11 @@ class _Look:
             said = agent.get("seats", {}).get(self.name, {})
             if said.get("state") == "aside":
                 return "aside", f"{agent.get('node')}: {said.get('reason')}"
-        could = [node for node in live if spec.allows(node)]
+        may = {node: self.cluster.nodes[node] for node in live if spec.allows(node)}
+        out = kept_out(self.component.failures, program(spec), may, self.now)
+        if len(out) == len(may):
+            return "kept out", "; ".join(out.values())
+        could = [node for node in may if node not in out]
         if spec.requires:
             return "lacks", (
                 f"no node stands for it: {', '.join(could)} may lack {' or '.join(spec.requires)}; "

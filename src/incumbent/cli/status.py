@@ -87,7 +87,7 @@ def status(
 
 
 def _rows(cluster: Cluster, settings: Settings, name: str | None) -> list[Row]:
-    rows = seat_rows(cluster, local.ask_all(settings.agent_folders))
+    rows = seat_rows(cluster, local.ask_all(settings.agent_folders), now=time.time())
     if name is None:
         return rows
     rows = [row for row in rows if name in (row.component, f"{row.component}/{row.seat}")]

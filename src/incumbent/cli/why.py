@@ -220,6 +220,13 @@ def _aside(look: _Look) -> Said:
     )
 
 
+def _kept_out(look: _Look) -> Said:
+    failures = f"{look.tree.failures(look.row.component)}: what failed, and when"
+    awaits = "another node that may run it, or `retry`"
+    advice = f"put right what failed there, then `incumbent retry {look.row.component}`"
+    return (failures, look.nodes(), look.line()), awaits, advice
+
+
 def _nobody(look: _Look) -> Said:
     return (look.nodes(), look.line()), "a candidate, in a moment", "ask again"
 
@@ -265,6 +272,7 @@ CASES: dict[str, Callable[[_Look], Said]] = {
     "no such node": _no_such_node,
     "lacks": _lacks,
     "aside": _aside,
+    "kept out": _kept_out,
     "nobody": _nobody,
     "first": _first,
     "baffled": _baffled,

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.cli.clusters import NOW, cluster, contender, crumb, running, seen, web
+from tests.unit.cli.clusters import NOW, cluster, contender, crumb, node, running, seen, web
 
 from incumbent.agent.tree import (
     Breadcrumb,
@@ -32,7 +32,7 @@ from incumbent.spec import Spec
 
 
 def only(looked_at: Cluster, *local: dict[str, Any]) -> Row:
-    (row,) = seat_rows(looked_at, local)
+    (row,) = seat_rows(looked_at, local, now=NOW)
     return row
 
 
@@ -172,7 +172,7 @@ def test_a_removed_component_is_shown_only_while_something_may_run() -> None:
     quiet = ComponentState(name="web", spec=None, seats=(SeatState(number=0),))
     busy = ComponentState(name="web", spec=None, seats=(running(),))
 
-    assert seat_rows(cluster(quiet)) == []
+    assert seat_rows(cluster(quiet), now=NOW) == []
     assert only(cluster(busy)).state == "running"
 
 
@@ -185,7 +185,7 @@ def test_a_spec_that_cannot_be_read_says_so() -> None:
 def test_the_seat_is_named_only_where_there_are_several() -> None:
     several = cluster(web(running(), running(number=1)))
 
-    assert [row.name for row in seat_rows(several)] == ["web/0", "web/1"]
+    assert [row.name for row in seat_rows(several, now=NOW)] == ["web/0", "web/1"]
     assert only(cluster(web(running()))).name == "web"
     assert title(several, "web/0") == "web/0"
     assert title(cluster(web(running())), "web/0") == "web"
@@ -201,14 +201,14 @@ web/1      waiting  –     –    –      –            –      –         
 def test_the_table() -> None:
     plan = Plan(version=3, seats={"web/0": SeatPlan(node="n1")})
     here = {"session": "0x51", "time_to_fence": 8.2}
-    rows = seat_rows(cluster(web(running(), SeatState(number=1)), plan=plan), [here])
+    rows = seat_rows(cluster(web(running(), SeatState(number=1)), plan=plan), [here], now=NOW)
 
     assert plain(SEAT_HEADS, [seat_cells(row, NOW) for row in rows]) == TABLE
 
 
 def test_the_json() -> None:
     here = {"session": "0x51", "time_to_fence": 8.21234}
-    rows = seat_rows(cluster(web(running(), SeatState(number=1))), [here])
+    rows = seat_rows(cluster(web(running(), SeatState(number=1))), [here], now=NOW)
 
     first, second = json.loads(to_json(rows))
 
@@ -236,8 +236,9 @@ def test_the_json() -> None:
 
 NODES = """\
 NODE  STATE  RUNS  CONTAINMENT    LABELS  SINCE       WHY
-n1    live   web   sealed, swept  –       1 min 30 s  –
-n2    live   –     sealed, swept  –       1 min 30 s  –
+n1    live   web   sealed, swept  rack=a  1 min 30 s  –
+n2    live   –     sealed, swept  –       1 min 30 s  n2 lost its session 3 times within an hour: it \
+stands for nothing for 120 s since it came back, while others can
 n3    gone   db    –              –       –           epoch 9 on n3 was only swept and nobody saw it die: \
 waiting for n3 to come back, or for `incumbent node confirm-dead n3`
 n4    gone   old   –              –       –           what it ran is proven dead"""
@@ -253,7 +254,12 @@ def test_the_nodes() -> None:
             web(running()),
             component("db", crumb(9, "n3", containment="swept")),
             component("old", crumb(2, "n4")),
-        )
+            nodes=[
+                node("n1", labels={"rack": "a"}),
+                node("n2", lost=3, since=NOW - 90, aside_until=NOW + 30),
+            ],
+        ),
+        NOW,
     )
 
     assert plain(NODE_HEADS, [node_cells(row, NOW) for row in rows]) == NODES

@@ -10,12 +10,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tests.unit.cli.clusters import NOW, cluster, contender, crumb, running, seen, web
+from tests.unit.cli.clusters import NOW, cluster, contender, crumb, node, running, seen, web
 
-from incumbent.agent.tree import Control, Desired, Plan, SeatPlan, SeatRecord, Tree
+from incumbent.agent.tree import (
+    Control,
+    Desired,
+    Failures,
+    Plan,
+    Restraint,
+    SeatPlan,
+    SeatRecord,
+    Tree,
+)
 from incumbent.cli.cluster import Cluster, ComponentState, SeatState
 from incumbent.cli.explain import seat_rows
 from incumbent.cli.why import CASES, why
+from incumbent.spec import Spec, program
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "why.txt"
 PLANNED = Plan(version=3, seats={"web/0": SeatPlan(node="n1")})
@@ -53,6 +63,18 @@ SWEPT = SeatState(
     record=SeatRecord(epoch=4),
     breadcrumbs=(crumb(4, "n3", containment="swept"),),
     contenders=(contender("n2", 7),),
+)
+KEPT_OUT = Failures(
+    program=program(Spec(name="web", command=("web",), nodes=("n1",))),
+    restraints=[
+        Restraint(
+            what="node",
+            name="n1",
+            at=NOW - 60,
+            until=0.0,
+            why="web failed 3 times on n1 within 300 s (exit code 1): it does without n1",
+        )
+    ],
 )
 RECEIPT = "web n2 → n1 in 74 ms: proved dead 31 · handed over 4.0 · claimed 3.0 · started 36"
 
@@ -133,6 +155,18 @@ SITUATIONS: dict[str, tuple[Cluster, list[dict[str, Any]]]] = {
         cluster(down()),
         [here("aside", "/dev/ttyS0 does not exist on this node")],
     ),
+    "its failures keep it from every node that may run it": (
+        cluster(replace(down(nodes=("n1",)), failures=KEPT_OUT)),
+        [],
+    ),
+    "it was moved to a node that keeps losing its session": (
+        cluster(
+            web(running()),
+            plan=Plan(version=3, seats={"web/0": SeatPlan(node="n2", taken_from="n1")}),
+            nodes=[node("n1"), node("n2", lost=3, since=NOW - 4, aside_until=NOW + 6)],
+        ),
+        [],
+    ),
     "nobody stands yet": (cluster(down()), []),
     "the first in line is about to start it": (
         cluster(
@@ -166,7 +200,7 @@ SITUATIONS: dict[str, tuple[Cluster, list[dict[str, Any]]]] = {
 
 def said(situation: str) -> str:
     looked_at, local = SITUATIONS[situation]
-    (row,) = seat_rows(looked_at, local)
+    (row,) = seat_rows(looked_at, local, now=NOW)
     return str(why(looked_at, row, Tree("/incumbent"), NOW))
 
 
@@ -185,7 +219,7 @@ def test_there_are_at_least_twenty_five_of_them() -> None:
 def test_every_case_that_why_knows_is_among_them() -> None:
     seen_cases = set()
     for looked_at, local in SITUATIONS.values():
-        (row,) = seat_rows(looked_at, local)
+        (row,) = seat_rows(looked_at, local, now=NOW)
         seen_cases.add(row.case)
 
     assert set(CASES) == seen_cases

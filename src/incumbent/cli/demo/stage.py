@@ -248,7 +248,7 @@ class Stage:
                 await self._fresh.wait()
 
     def _see(self, cluster: Cluster) -> None:
-        rows = {row.component: row for row in seat_rows(cluster)}
+        rows = {row.component: row for row in seat_rows(cluster, now=time.time())}
         seats = {component.name: component.seats[0] for component in cluster.components}
         self.facts = dict(cluster.nodes)
         self.observed = {n: s.observed for n, s in seats.items() if s.observed is not None}
