@@ -132,6 +132,7 @@ class Custody:
         self._deaths: dict[int, asyncio.Future[None]] = {}
         self._begun: dict[str, deque[tuple[int, float]]] = {}
         self._client: Client | None = None
+        self._told = -math.inf  # the newest lease that the guardian was told of
         self._acked = -math.inf  # the newest lease that the guardian certainly goes by
         self._is_new_session = True
         self.ring_seat: Callable[[str], None] | None = None
@@ -186,6 +187,7 @@ class Custody:
         if self._is_new_session:  # the old lease says nothing of it; as long as this one lasts,
             self._is_new_session = False  # the guardian may take to acknowledge anything
             self._acked = valid_until
+        self._told = valid_until
         self.link.send(
             m.Lease(
                 generation=self.generation,
@@ -205,7 +207,12 @@ class Custody:
         self.link.send(m.Paused(paused=paused, number=self._pauses))
 
     def order_start(self, instance: Instance, start: m.Start) -> None:
-        """Its seat must be empty. The guardian's answer arrives in `instance`."""
+        """Its seat must be empty. The guardian's answer arrives in `instance`.
+
+        It goes by the lease as it is now: any acknowledged write may have extended that.
+        """
+        if self._client is not None and self._client.lease.valid_until != self._told:
+            self.tell_lease()
         before = self.instances.get(instance.seat)
         assert before is None or before.is_empty, f"{instance.seat} is not proven empty"
         self.instances[instance.seat] = instance

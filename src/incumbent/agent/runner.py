@@ -6,7 +6,6 @@ own or one granted by whoever led before us; and no breadcrumb is deleted before
 
 from __future__ import annotations
 
-import asyncio
 import math
 import signal
 from collections.abc import Callable
@@ -88,7 +87,7 @@ class Runner:
             Check(self._term.tree.control, term.view.control_version),
             Check(self._term.tree.desired(self._component), self._view.desired_version),
         )
-        ready = await self._ready(spec)
+        ready = self._ready(spec)
         ground = await self._offering.ground()
         waiting = await why_wait(
             self._term.client,
@@ -195,13 +194,11 @@ class Runner:
         self._term.custody.signal(instance, signal.SIGHUP)
         self._settling = Settling(in_effect=self._settling.seen, seen=self._settling.seen)
 
-    async def _ready(self, spec: Spec) -> m.Start | IncumbentError:
+    def _ready(self, spec: Spec) -> m.Start | IncumbentError:
         """The order to start it, yet without its epoch; or why this node cannot. It takes as long
         as a round trip, and is made during one: what the start stands on is asked for first.
         """
         self._offering.look()
-        await asyncio.sleep(0)
-        self._term.client.flush()
         try:
             self._digests = self._term.launcher.digests(spec)
             return self._term.launcher.start_of(spec, self._name)

@@ -10,7 +10,7 @@ write, no start. A lost reply is read back by the nonce, never repeated.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +27,7 @@ from incumbent.agent.tree import (
 from incumbent.agent.view import patient
 from incumbent.client import Client
 from incumbent.errors import BadVersion, FateUnknown, NodeExists, NoNode, NotSent
-from incumbent.recipes.flight import flight
+from incumbent.recipes.flight import depart, landed, take_outcome
 from incumbent.wire import (
     Check,
     Create,
@@ -68,11 +68,24 @@ class Ground:
     granted: str = ""
 
 
-async def read_ground(client: Client, tree: Tree, seat: str, nonce: str = "") -> Ground:
-    """In one flight, and one more where there are breadcrumbs. `nonce`: of our offer."""
+def read_ground(
+    client: Client, tree: Tree, seat: str, nonce: str = ""
+) -> Coroutine[Any, Any, Ground]:
+    """In one flight, which departs now and not when this is awaited, and one more where there are
+    breadcrumbs. `nonce`: of our offer.
+    """
+    asked = depart(client, *_stands_on(tree, seat))
+    client.flush()
+    for each in asked:
+        each.add_done_callback(take_outcome)  # it may never be awaited
+    return _ground(client, tree, seat, nonce, asked)
+
+
+async def _ground(
+    client: Client, tree: Tree, seat: str, nonce: str, asked: Sequence[asyncio.Future[Any]]
+) -> Ground:
     path, told = tree.seat(seat), tree.observed(seat)
-    reads = GetData(path), GetData(told), GetChildren(tree.running(seat))
-    found, last_word, names = await _answered(client, *reads)
+    found, last_word, names = await _answered(client, tree, seat, asked)
     for missing in (found, names):
         if isinstance(missing, NoNode):
             raise missing
@@ -140,16 +153,23 @@ async def write_start(
         raise NotStarted(f"{component}: {error}") from error
 
 
-async def _answered(client: Client, *reads: Request) -> list[Any]:
-    """All in one flight, again and again until each has its answer, which may be NoNode."""
+def _stands_on(tree: Tree, seat: str) -> tuple[Request, ...]:
+    return GetData(tree.seat(seat)), GetData(tree.observed(seat)), GetChildren(tree.running(seat))
+
+
+async def _answered(
+    client: Client, tree: Tree, seat: str, asked: Sequence[asyncio.Future[Any]]
+) -> list[Any]:
+    """As asked, and again in one flight until each has its answer, which may be NoNode."""
     while True:
-        answers = await flight(client, *reads)
+        answers = await landed(asked)
         errors = [each for each in answers if isinstance(each, BaseException)]
         if lost := [e for e in errors if not isinstance(e, FateUnknown | NotSent | NoNode)]:
             raise lost[0]
         if all(isinstance(error, NoNode) for error in errors):
             return answers
         await asyncio.sleep(0.05)
+        asked = depart(client, *_stands_on(tree, seat))
 
 
 def _epochs(folder: str, names: Sequence[str]) -> list[int]:

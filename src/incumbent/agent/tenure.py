@@ -21,7 +21,7 @@ from incumbent.agent.records import keep_breadcrumb, keep_word
 from incumbent.agent.view import follow_children, take_outcome
 from incumbent.errors import FateUnknown, NotSent, Refused
 from incumbent.recipes.place import Place
-from incumbent.wire import Delete, MultiOp
+from incumbent.wire import Delete, Multi, MultiOp
 
 if TYPE_CHECKING:
     from incumbent.agent.seat import Seat
@@ -215,8 +215,10 @@ class Tenure:
 
     async def _granted(self, ops: list[MultiOp]) -> bool:
         """False: not, as far as we know."""
+        written = self._term.client.submit(Multi(ops))
+        self._term.client.flush()  # the next one waits
         try:
-            await self._term.client.multi(ops)
+            await written
         except (NotSent, FateUnknown, Refused):
             return False
         return True

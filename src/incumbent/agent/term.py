@@ -148,7 +148,6 @@ class Term:
         is_ours = session_key(self.client.session_id) == self.session_key
         if not is_ours or self.client.state in (State.LOST, State.CLOSED):
             raise SessionExpired(self.client.session_id, "it ended before the start")
-        self.custody.tell_lease()  # any acknowledged write extends it, and the guardian must know
         self.custody.order_start(instance, start)
         self._agent.cut_short.pop(instance.seat, None)
 

@@ -289,7 +289,6 @@ class Wrapped:
         }
         if self._deadline.path:
             own["INCUMBENT_DEADLINE_FILE"] = self._deadline.path
-        self._custody.tell_lease()  # of the proof just made, before a START that goes by it
         self._custody.order_start(
             instance,
             m.Start(

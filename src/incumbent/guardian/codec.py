@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import MISSING, fields
-from typing import Any
+from functools import cache
+from typing import Any, cast
 
 from incumbent.errors import LocalWireError, RemoteWireError
 from incumbent.guardian import messages as m
@@ -23,6 +24,8 @@ __all__ = ["MAX_LINE", "Splitter", "decode", "encode"]
 MAX_LINE = 4 * 1024 * 1024
 """Bytes of one line at most; a START carries a whole environment."""
 
+_JSON = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
+
 
 def encode(message: Message) -> bytes:
     """The line of a message, newline included.
@@ -30,9 +33,7 @@ def encode(message: Message) -> bytes:
     Raises LocalWireError for a value that JSON cannot carry (a number that is not finite).
     """
     try:
-        body = json.dumps(
-            {"t": message.tag, **_plain(message)}, separators=(",", ":"), allow_nan=False
-        )
+        body = _JSON.encode({"t": message.tag, **_plain(message)})
     except (TypeError, ValueError) as error:
         raise LocalWireError(f"{message.tag} cannot be sent: {error}") from error
     return body.encode() + b"\n"
@@ -82,7 +83,12 @@ class Splitter:
 
 
 def _plain(record: Any) -> dict[str, Any]:
-    return {f.name: _plain_value(getattr(record, f.name)) for f in fields(record)}
+    return {name: _plain_value(getattr(record, name)) for name in _names(record.__class__)}
+
+
+@cache
+def _names(kind: Hashable) -> tuple[str, ...]:
+    return tuple(f.name for f in fields(cast(Any, kind)))
 
 
 def _plain_value(value: Any) -> Any:

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from incumbent.client import Client
 from incumbent.wire import Request, WatchEvent
 
-__all__ = ["flight", "take_outcome"]
+__all__ = ["depart", "flight", "landed", "take_outcome"]
 
 
 async def flight(
@@ -24,10 +24,21 @@ async def flight(
 ) -> list[object]:
     """Send all at once, in order; each result, or the error that came instead. `watcher` goes
     with those that set a watch."""
-    sent = [
+    return await landed(depart(client, *requests, watcher=watcher))
+
+
+def depart(
+    client: Client, *requests: Request, watcher: Callable[[WatchEvent], object] | None = None
+) -> list[asyncio.Future[Any]]:
+    """The beginning of a flight, for whoever has something to do while it is under way."""
+    return [
         client.submit(each, watcher=watcher if getattr(each, "watch", False) else None)
         for each in requests
     ]
+
+
+async def landed(sent: Sequence[asyncio.Future[Any]]) -> list[object]:
+    """The end of a flight: each result, or the error that came instead."""
     try:
         for each in reversed(sent):  # answers come in order: mostly there is one to wait for
             with contextlib.suppress(Exception):

@@ -35,12 +35,13 @@ from incumbent.wire import (
     frame,
 )
 
-__all__ = ["Glance", "may_wait"]
+__all__ = ["Glance", "may_wait", "only_reads"]
 
-_OPS = {
+_READS = {
     int(op).to_bytes(4, "big")
-    for op in (Op.PING, Op.EXISTS, Op.GET_DATA, Op.GET_CHILDREN, Op.GET_CHILDREN2, Op.MULTI)
+    for op in (Op.PING, Op.EXISTS, Op.GET_DATA, Op.GET_CHILDREN, Op.GET_CHILDREN2)
 }
+_OPS = _READS | {int(Op.MULTI).to_bytes(4, "big")}
 
 
 def may_wait(connection: Connection) -> bool:
@@ -48,6 +49,11 @@ def may_wait(connection: Connection) -> bool:
     if not connection.is_connected:
         return False
     return all(body is not None and body[4:8] in _OPS for body in connection.queue)
+
+
+def only_reads(connection: Connection) -> bool:
+    """Is nothing that it asks a write? Then it gains nothing by sharing a commit with others."""
+    return all(body is not None and body[4:8] in _READS for body in connection.queue)
 
 
 class Glance:

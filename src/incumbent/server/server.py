@@ -269,7 +269,9 @@ class Server:
                 await self._probe(service)
             if self._overdue:
                 await self._expire(service)
-            else:
+            elif not (
+                self._ready and all(map(may_wait, self._ready))
+            ):  # who reads needs no company
                 await self._company.gather(self._ready)
             begun = self._clock.boottime()
             served = self._turn(service)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from tests.unit.server.desk import Desk
@@ -11,7 +13,8 @@ from tests.unit.server.live import Client, connect, running
 from tests.waiting import eventually
 
 from incumbent.server import MemoryStore, Server
-from incumbent.server.glance import Glance
+from incumbent.server.connection import Connection
+from incumbent.server.glance import Glance, only_reads
 from incumbent.wire import (
     OPEN_ACL,
     Check,
@@ -266,3 +269,21 @@ async def test_a_ping_comes_back_while_a_large_session_is_being_ended() -> None:
 
         assert store.commits == commits, "it came after the end"
         assert (await other.call(Exists("/e/1"))).zxid == pong.zxid + 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "is_reading"),
+    [
+        ((GetData("/a"),), True),
+        ((Exists("/a"), GetChildren("/")), True),
+        ((GetData("/a"), SetData("/a", b"")), False),
+        ((Multi([Check("/a", 0)]),), False),
+    ],
+)
+def test_whoever_asks_for_anything_but_reads_is_put_off_for_company(
+    asked: tuple[Request, ...], is_reading: bool
+) -> None:
+    bodies = [each.encode(1) for each in asked]
+    connection = cast(Connection, SimpleNamespace(queue=bodies))
+
+    assert only_reads(connection) is is_reading
