@@ -338,9 +338,7 @@ async def test_a_stream_ends_with_the_session_and_with_the_client() -> None:
                 await events.next(5)
 
 
-async def test_a_stream_that_nobody_reads_is_bounded_and_says_so(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_stream_that_nobody_reads_is_bounded_and_says_so() -> None:
     async with scripted() as server, client_of(server) as client, client.watch("/a") as events:
         for _ in range(10_001):
             server.peer.event(WatchEvent(EventType.CHANGED, 3, "/a"))  # type: ignore[arg-type]

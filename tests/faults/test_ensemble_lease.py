@@ -108,7 +108,8 @@ async def _struck(
                 if not gone_at.done():
                     with suppress(TimeoutError):  # if its session ended before
                         late = await asyncio.wait_for(struck, 10)
-                if late < math.inf:  # what was answered before the signal may be read after it
+                if late < math.inf or gone_at.done():
+                    # what was answered before the signal may be read after it
                     spare = await asyncio.wait_for(gone_at, 30) - lease.valid_until
             writer.cancel()
         closing = asyncio.create_task(holder.close())

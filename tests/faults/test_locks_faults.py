@@ -140,7 +140,7 @@ async def test_everything_deleted_by_hand_the_waiter_stands_again(kind: str) -> 
                 for path in DIRECTORIES:
                     if await two.exists(path) is not None:
                         await two.delete(path, recursive=True)
-                await asyncio.sleep(5)
+                await asyncio.Event().wait()  # until it is cancelled
         await asyncio.wait_for(waiting, 8)
         await eventually(lambda: _is(two, 0))
 

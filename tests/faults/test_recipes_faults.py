@@ -231,7 +231,7 @@ async def test_a_holder_that_is_cut_off_stops_before_the_next_one_begins(fault: 
                 async with one.lead("/e") as leadership:
                     entered.set()
                     try:
-                        await asyncio.sleep(10)
+                        await asyncio.Event().wait()  # until it is cancelled
                     finally:
                         events.append("one ends")
                         left = leadership.valid_until - SYSTEM.boottime()
@@ -345,7 +345,7 @@ async def test_the_whole_directory_deleted_by_hand_ends_the_hold_and_the_waiter_
                 for name in await one.children("/l"):
                     with contextlib.suppress(NoNode):  # the waiter had it, and gave it back
                         await one.delete(f"/l/{name}")
-                await asyncio.sleep(5)
+                await asyncio.Event().wait()  # until it is cancelled
 
         await asyncio.wait_for(waiting, 5)
 

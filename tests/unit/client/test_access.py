@@ -345,9 +345,7 @@ async def test_in_a_forked_child_every_call_is_a_typed_error_and_the_parent_is_u
 # -- what is too large ----------------------------------------------------------------------------
 
 
-async def test_an_answer_too_large_to_keep_passes_by_and_the_connection_goes_on(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_an_answer_too_large_to_keep_passes_by_and_the_connection_goes_on() -> None:
     def large(peer: Peer, xid: int, request: Request) -> bool:
         if isinstance(request, GetData) and request.path == "/large":
             size = bytearray()
