@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from tests.simulation.cluster import VANDALS, Cluster
+from tests.simulation.corpus import SCRIBBLED
 from tests.simulation.failing import Quiet
 
 from incumbent.client import Client
@@ -22,6 +23,11 @@ from incumbent.testing.processes import Program
 FIRST = int(os.environ.get("FIRST", "1"))
 SEEDS = int(os.environ.get("SEEDS", "40"))
 KINDS = (*VANDALS, *VANDALS, "cut", "kill agent", "kill guardian", "freeze agent", "crash")
+
+
+@pytest.mark.parametrize("seed", list(SCRIBBLED))
+def test_a_seed_that_once_failed(seed: int) -> None:
+    test_what_is_wrong_in_the_tree_stops_only_what_it_concerns(seed)
 
 
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + SEEDS))
@@ -111,6 +117,47 @@ def test_the_last_word_on_a_seat_deleted_by_hand_is_said_again() -> None:
 
     assert b'"state":"running"' in cluster.found
     assert len(cluster.starts()) == 1
+
+
+def test_a_nodes_facts_written_over_are_put_right_and_everybody_knows_the_node_again() -> None:
+    async def scribble(client: Client) -> Any:
+        before, _ = await client.get("/incumbent/nodes/n2")
+        await client.set("/incumbent/nodes/n2", b"garbage{")
+        await asyncio.sleep(2.0)
+        terms = [agent.term for agent in cluster.agents.values()]
+        known = [sorted(term.view.nodes) for term in terms if term is not None]
+        return (await client.get("/incumbent/nodes/n2"))[0] == before, known
+
+    cluster = ByHand(1)
+    cluster.does = scribble
+
+    cluster.run()
+
+    assert cluster.found == (True, [["n1", "n2", "n3"]] * 3)
+    assert len(cluster.starts()) == 1
+
+
+def test_an_old_breadcrumb_put_back_by_hand_is_vouched_for_again() -> None:
+    """Else its node would have to be confirmed dead, though all went by its lease."""
+
+    async def put_back(client: Client) -> Any:
+        path = "/incumbent/components/c0/seats/0/running/1"
+        before, _ = await client.get(path)
+        await client.set(path, b"garbage{")
+        await client.set("/incumbent/control", (await client.get("/incumbent/control"))[0])
+        await asyncio.sleep(2.0)
+        await client.set(path, before)
+        await asyncio.sleep(2.0)
+        owner = cluster.starts()[0]["node"]
+        cluster.nodes[owner].host.crash()
+        await asyncio.sleep(20.0)
+
+    cluster = ByHand(1)
+    cluster.does = put_back
+
+    cluster.run()
+
+    assert len({each["node"] for each in cluster.starts()}) == 2
 
 
 def test_a_receipt_says_that_a_session_was_gone_only_if_it_was() -> None:

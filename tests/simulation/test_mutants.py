@@ -105,7 +105,7 @@ MUTANTS = [
     Mutant(
         "and then others may rely on them",
         "agent/pausing.py",
-        "            if instance.control != zxid and not term.is_carried(instance):\n",
+        "            if self._is_due(instance, zxid) and not term.is_carried(instance):\n",
         "            if False:\n",
         ("pause",),
     ),

@@ -63,6 +63,8 @@ class Pausing:
 
     def __init__(self, term: Term) -> None:
         self._term = term
+        self._unreadable: set[str] = set()
+        """Breadcrumbs that somebody has written over: looked at each beat until they are put right."""
 
     async def keep(self) -> None:
         """Until cancelled."""
@@ -79,7 +81,10 @@ class Pausing:
         is_told = custody.is_heard and custody.is_paused == view.control.paused
         if not is_told or custody.is_paused:
             return not is_told
-        return any(each.control != view.control_zxid for each in self._alive())
+        return any(self._is_due(each, view.control_zxid) for each in self._alive())
+
+    def _is_due(self, instance: Instance, zxid: int) -> bool:
+        return instance.control != zxid or instance.breadcrumb in self._unreadable
 
     def _tell(self) -> None:
         term, view, custody = self._term, self._term.view, self._term.custody
@@ -113,7 +118,7 @@ class Pausing:
         for instance in self._alive():
             if term.view.control.paused or custody.is_paused or zxid != term.view.control_zxid:
                 return  # another word has come meanwhile
-            if instance.control != zxid and not term.is_carried(instance):
+            if self._is_due(instance, zxid) and not term.is_carried(instance):
                 await self._write(instance, zxid)
 
     async def _write(self, instance: Instance, zxid: int) -> None:
@@ -124,9 +129,15 @@ class Pausing:
             if crumb.session == self._term.session_key:
                 affirmed = write(altered(crumb, control=zxid))
                 await client.submit(SetData(path, affirmed, stat.version))
+            self._unreadable.discard(path)
         except (NotSent, FateUnknown, BadVersion):
             return  # with the next beat
-        except (Refused, UnreadableZnode) as error:  # nobody will conclude anything from it
+        except UnreadableZnode as error:  # nobody will conclude anything from it
+            if path not in self._unreadable:
+                self._unreadable.add(path)
+                self._term.say(f"{path} is left as it is: {error}")
+        except Refused as error:
+            self._unreadable.discard(path)
             self._term.say(f"{path} is left as it is: {error}")
         instance.control = zxid
 

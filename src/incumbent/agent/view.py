@@ -24,10 +24,10 @@ from incumbent.agent.tree import (
     UnreadableZnode,
     read,
 )
-from incumbent.client import Client
+from incumbent.client import Client, Watcher
 from incumbent.errors import FateUnknown, NoAuth, NoNode, NotSent, SpecError
 from incumbent.spec import Spec, decode, program
-from incumbent.wire import Stat, WatchEvent
+from incumbent.wire import EventType, Stat, WatchEvent
 
 __all__ = [
     "Change",
@@ -248,18 +248,33 @@ class View:
         await follow_data(self._client, path, see)
 
     async def _follow_nodes(self, ready: asyncio.Future[None]) -> None:
-        async def see(names: list[str]) -> None:
+        """A node writes its facts once a session; and again, if somebody has written over them."""
+        names: list[str] = []
+        changed = asyncio.Event()
+
+        async def see(found: list[str]) -> None:
+            names[:] = found
+            changed.set()
+
+        def written_over(event: WatchEvent) -> None:
+            if event.type is EventType.CHANGED:  # the others are told of with the names
+                changed.set()
+
+        assert self._group is not None
+        self._group.create_task(follow_children(self._client, self._tree.nodes, see, self._say))
+        while True:
+            await changed.wait()
+            changed.clear()
             paths = [self._tree.node(name) for name in names]
-            found: dict[str, NodeFacts] = {}
-            for path, data in zip(paths, await _gather(self._client, paths), strict=True):
+            nodes: dict[str, NodeFacts] = {}
+            every = await _gather(self._client, paths, written_over)
+            for path, data in zip(paths, every, strict=True):
                 if data is not None:
                     facts = self._read(NodeFacts, data, path, None)
                     if facts is not None:
-                        found[facts.node] = facts
-            self.nodes = found
+                        nodes[facts.node] = facts
+            self.nodes = nodes
             self._seen(ready)
-
-        await follow_children(self._client, self._tree.nodes, see, self._say)
 
     async def _follow_components(self, ready: asyncio.Future[None]) -> None:
         async def see(names: list[str]) -> None:
@@ -377,10 +392,13 @@ class View:
         self._bell.ring()
 
 
-async def _gather(client: Client, paths: list[str]) -> list[bytes | None]:
-    """The data of several znodes, in one flight; None for one that is missing."""
+async def _gather(client: Client, paths: list[str], watcher: Watcher) -> list[bytes | None]:
+    """The data of several znodes, in one flight, watched; None for one that is missing."""
     out: list[bytes | None] = []
-    tasks = [asyncio.ensure_future(patient(lambda p=path: client.get(p))) for path in paths]  # type: ignore[misc]
+    tasks = [
+        asyncio.ensure_future(patient(lambda p=path: client.get(p, watcher=watcher)))  # type: ignore[misc]
+        for path in paths
+    ]
     try:
         for task in tasks:
             try:

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from tests.unit.client.scripted import reached
 
 from incumbent.client import Client, State
-from incumbent.client.dialer import backoff, patience
+from incumbent.client.dialer import Dialer, backoff, patience
 from incumbent.client.hosts import Host, parse_hosts
+from incumbent.clock import SYSTEM
 from incumbent.errors import ConnectTimeout, SpecError
 from incumbent.server import MemoryStore, Server
 from incumbent.testing.world import Host as Machine
@@ -74,6 +75,20 @@ def test_back_off_is_never_longer_than_its_cap_nor_zero(
     rounds: int, cap: float, draw: float
 ) -> None:
     assert 0 < backoff(rounds, cap, draw) <= cap
+
+
+def test_each_client_goes_through_the_hosts_in_an_order_of_its_own() -> None:
+    orders = {
+        tuple(
+            host.name
+            for host in Dialer(
+                parse_hosts("a:1,b:1,c:1"), SYSTEM, random.Random(seed), print
+            )._hosts
+        )
+        for seed in range(50)
+    }
+
+    assert len(orders) == 6
 
 
 @pytest.mark.parametrize("hosts", [1, 2, 3, 5, 9])
