@@ -80,6 +80,7 @@ PARTS = {
 _PACKAGES = {
     "java": "default-jre-headless",
     "/usr/share/java/zookeeper.jar": "zookeeper",
+    "/usr/bin/systemd-analyze": "systemd",
     "redis-server": "redis-server",
     "/usr/lib/postgresql": "postgresql",
     "ip": "iproute2",

@@ -330,3 +330,22 @@ def test_an_agent_without_a_guardian_deletes_its_breadcrumbs_over_an_outage(tmp_
         n1.guardian.wait_for_complaint("its programs are proven dead, the session is closed", 20)
         nodes.wait("web", "running", node="n2")
         assert not is_alive(agent)
+
+
+def test_what_cannot_be_limited_here_is_said_and_what_can_be_is(nodes: Nodes) -> None:
+    """Rlimits everywhere; memory where this machine's cgroups have a controller for it."""
+    nodes.start("n1")
+    nodes.apply(
+        '[component.web]\ncommand = ["sh", "-c", "ulimit -n; cat /proc/self/cgroup; sleep 1000"]\n'
+        'limits = { nofile = 99, memory = "64M" }\n'
+    )
+
+    row = nodes.wait("web", "running")
+
+    log = nodes.named("n1").data / "logs" / "web-0.log"
+    wait_until(lambda: log.exists() and "0::" in log.read_text(), 10, "what it says of itself")
+    assert log.read_text().splitlines()[0].endswith(" 99")
+    is_limited = any(
+        file.read_text() == "67108864\n" for file in Path("/sys/fs/cgroup").glob("**/memory.max")
+    )
+    assert ("not limited on this node: memory (" in row["why"]) != is_limited
