@@ -14,13 +14,13 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.results import Outcome, block, document, in_columns, kept_block, machine, table
+from benchmarks.results import Outcome, block, document, in_columns, machine, table
 
 QUESTIONS = (
     *("failover", "respawn", "handover", "supervisor", "recipes", "work", "up", "server", "client"),
 )
 APART = ("serving",)
-"""Asked by name only: it takes minutes, and its figures are a block of their own."""
+"""Asked by name only: it takes minutes."""
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -30,7 +30,9 @@ def main() -> int:
     parser.add_argument(
         "names", metavar="NAME", nargs="*", help=f"of {', '.join(QUESTIONS + APART)}"
     )
-    parser.add_argument("--write", action="store_true", help="write benchmarks/RESULTS.md as well")
+    parser.add_argument(
+        "--write", action="store_true", help="write their blocks of RESULTS.md as well"
+    )
     parser.add_argument("--samples", type=int, metavar="N", help="of each thing (default: enough)")
     options = parser.parse_args()
     if unknown := [name for name in options.names if name not in QUESTIONS + APART]:
@@ -40,10 +42,9 @@ def main() -> int:
         signal.signal(number, _end)
     facts = [*machine(), ("date", time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()))]
     before = os.getloadavg()[0]
-    outcomes, apart = [], []
+    outcomes: dict[str, Outcome] = {}
     for name in options.names or QUESTIONS:
-        outcome = _ask(name, options.samples)
-        (apart if name in APART else outcomes).append(outcome)
+        outcomes[name] = outcome = _ask(name, options.samples)
         print(f"\n{outcome.title}", flush=True)
         if outcome.rows:
             print(in_columns(outcome.rows), flush=True)
@@ -55,11 +56,8 @@ def main() -> int:
     if options.write:
         file = Path(__file__).parent / "RESULTS.md"
         text = file.read_text() if file.exists() else ""
-        if outcomes:
-            text = "\n".join(filter(None, (document(outcomes, facts), kept_block(text))))
-        for outcome in apart:
-            text = block(outcome, facts, text)
-        file.write_text(text)
+        blocks = {name: block(outcome, facts) for name, outcome in outcomes.items()}
+        file.write_text(document(text, blocks, QUESTIONS + APART))
     return 0
 
 

@@ -127,7 +127,8 @@ def run(folder: Path, samples: int) -> Outcome:
         counted = ", ".join(f"{name} {count}" for name, count in counts.items())
         outcome.remarks.append(f"threads, {what}: {counted}")
     outcome.remarks.append(
-        f"medians of {samples}; a rate is measured for {_FOR:g} s. kazoo's queue and Curator's "
+        f"medians of {samples}; a rate is measured for {_FOR:g} s. Our taker is in the queue's "
+        "`items()`, as a loop that takes is written; kazoo's queue keeps its listing too. kazoo's queue and Curator's "
         "SimpleDistributedQueue lose an item whose taker fails; kazoo's counter and Curator's may "
         "count an addition twice when its answer is lost"
     )

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 
-__all__ = ["Figure", "Outcome", "block", "document", "in_columns", "kept_block", "machine", "table"]
+__all__ = ["Figure", "Outcome", "block", "document", "in_columns", "machine", "table"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +49,12 @@ class Outcome:
     remarks: list[str] = field(default_factory=list)
 
 
-_BLOCK = "<!-- written by `python -m benchmarks serving --write`, on its own -->"
+_MARK = re.compile(r"^<!-- (\w+) -->$", re.MULTILINE)
+_PREFACE = """\
+# Speed
+
+Each block is written by `python -m benchmarks NAME --write`; `make bench` prints the same.
+"""
 _HEAD = ("", "median", "min", "max", "n", "goal", "ours is")
 
 
@@ -93,31 +99,21 @@ def in_columns(rows: Sequence[Sequence[str]]) -> str:
     )
 
 
-def document(outcomes: Sequence[Outcome], facts: Sequence[tuple[str, str]]) -> str:
-    """RESULTS.md."""
-    parts = [
-        "# Speed",
-        "",
-        "Written by `python -m benchmarks --write`; `make bench` prints the same.",
-        "",
-    ]
-    parts += ["| | |", "|---|---|", *(f"| {key} | {value} |" for key, value in facts), ""]
-    for outcome in outcomes:
-        parts += _section(outcome)
-    return "\n".join(parts)
+def block(outcome: Outcome, facts: Sequence[tuple[str, str]]) -> str:
+    """The outcome as a part of RESULTS.md, with what it depends on."""
+    measured = "; ".join(f"{key} {value}" for key, value in facts)
+    return "\n".join([*_section(outcome), f"- measured on: {measured}"])
 
 
-def block(outcome: Outcome, facts: Sequence[tuple[str, str]], before: str) -> str:
-    """RESULTS.md as it was `before`, the outcome in a block of its own that ends it."""
-    parts = _section(outcome)
-    parts += [*(f"- {key}: {value}" for key, value in facts), ""]
-    kept = before[: before.find(_BLOCK)] if _BLOCK in before else before or "# Speed\n"
-    return "\n".join([kept.rstrip("\n"), "", _BLOCK, "", *parts])
-
-
-def kept_block(before: str) -> str:
-    """The block of RESULTS.md as it was `before`; "" if there was none."""
-    return before[before.find(_BLOCK) :] if _BLOCK in before else ""
+def document(before: str, blocks: Mapping[str, str], order: Sequence[str]) -> str:
+    """RESULTS.md as it was `before`, these questions' blocks in place of their old ones. Those of
+    all other questions stay as they are."""
+    _, *parts = _MARK.split(before)
+    kept = dict(zip(parts[::2], (text.strip("\n") for text in parts[1::2]), strict=True))
+    kept |= blocks
+    names = [name for name in order if name in kept] + [name for name in kept if name not in order]
+    sections = [f"<!-- {name} -->\n\n{kept[name]}\n" for name in names]
+    return "\n".join([_PREFACE, *sections])
 
 
 def _section(outcome: Outcome) -> list[str]:
@@ -129,10 +125,7 @@ def _section(outcome: Outcome) -> list[str]:
     if outcome.figures:
         head, *others = table(outcome)
         parts += [_markdown(head), "|---|--:|--:|--:|--:|---|---|", *map(_markdown, others), ""]
-    parts += [*(f"- {remark}" for remark in outcome.remarks)]
-    if not outcome.remarks:
-        return parts
-    return [*parts, ""]
+    return [*parts, *(f"- {remark}" for remark in outcome.remarks)]
 
 
 def machine() -> list[tuple[str, str]]:

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
 
 import incumbent
 from incumbent import aio
@@ -52,10 +53,11 @@ async def cycles(zk: aio.Zk, task: str, path: str, seconds: float) -> float:
 
     async def item() -> None:
         await queue.put(b"x")
-        await queue.take()
+        await items.take()
 
     kinds = {"lock": lock, "holds": lock, "semaphore": semaphore, "queue": item}
-    return await rate(kinds.get(task, lambda: counter.add(1)), seconds)
+    async with queue.items() as items:
+        return await rate(kinds.get(task, lambda: counter.add(1)), seconds)
 
 
 async def rounds(zk: aio.Zk, hosts: str, path: str, seconds: float) -> float:
@@ -180,8 +182,10 @@ async def main(hosts: str, task: str, path: str, amount: float) -> None:
 
 
 def blocking(hosts: str, task: str, path: str, seconds: float) -> None:
-    with incumbent.connect(hosts, session_timeout=SESSION, tick=0) as zk:
+    with incumbent.connect(hosts, session_timeout=SESSION, tick=0) as zk, ExitStack() as stack:
         queue, counter = zk.queue(path), zk.counter(f"{path}-counter")
+
+        items = stack.enter_context(queue.items())
 
         def once() -> None:
             match task:
@@ -193,7 +197,7 @@ def blocking(hosts: str, task: str, path: str, seconds: float) -> None:
                         pass
                 case "queue":
                     queue.put(b"x")
-                    queue.take()
+                    items.take()
                 case "counter":
                     counter.add(1)
 
