@@ -79,17 +79,19 @@ PROGRAM = """
             for thread in range(THREADS):
                 zk.ensure(f"/m/{thread}")
             for part in (number // 5, number - number // 5):
-                each = part // 9 // THREADS + 1
+                each = part // 19 // THREADS + 1
                 list(pool.map(lambda thread: one_after_the_other(zk, f"/m/{thread}", each), range(THREADS)))
                 yield_size()
 
     def one_after_the_other(zk, path, rounds):
+        deep = path + "/deep" * 8
         for _ in range(rounds):
             zk.set(path, zk.get(path, watcher=heard)[0])
             made = zk.create(f"{path}/e", ephemeral=True, sequential=True)
             zk.children(path, watcher=heard)
             zk.delete(made.path)
             zk.multi([Check(path)])
+            zk.ensure(deep)                                               # ten requests
             with zk.lock(f"{path}/lock"):                                 # three requests
                 pass
 
@@ -114,7 +116,7 @@ def test_memory_is_flat_over_some_thousand_requests(server: Served, way: str) ->
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(3600)
+@pytest.mark.timeout(7200)
 @pytest.mark.parametrize("way", ["asyncio", "blocking"])
 def test_memory_is_flat_over_a_million_requests(server: Served, way: str) -> None:
     stays_flat(server, way, 1_000_000)
@@ -123,7 +125,7 @@ def test_memory_is_flat_over_a_million_requests(server: Served, way: str) -> Non
 def stays_flat(server: Served, way: str, number: int) -> None:
     """After the first fifth, nothing grows any more."""
     command = [sys.executable, "-c", textwrap.dedent(PROGRAM), server.hosts, way, str(number)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=3600)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     print(done.stdout)
     (before, few), (after, many) = (map(int, line.split()) for line in done.stdout.splitlines())
