@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.simulation.cluster import FAULTS_FOR, Cluster
 
-from incumbent.agent.tree import Config, ConfigEntry, write
+from incumbent.agent.tree import Config, ConfigEntry, read, write
 from incumbent.client import Client
 from incumbent.errors import IncumbentError, NodeExists
 from incumbent.guardian.messages import Start
@@ -16,12 +16,21 @@ from incumbent.spec.config import Use
 from incumbent.testing.processes import Program
 from incumbent.testing.world import World
 
-__all__ = ["Rewritten", "record"]
+__all__ = ["Rewritten", "record", "record_over"]
 
 
 def record(value: str) -> bytes:
     """A key's znode."""
     return write(Config(now=ConfigEntry(value=value)))
+
+
+def record_over(data: bytes, value: str) -> bytes:
+    """The same, with what was there before in it."""
+    now = ConfigEntry(value=value)
+    if not data:
+        return write(Config(now=now))
+    before = read(Config, data, "")
+    return write(Config(now=now, before=[before.now, *before.before][:20]))
 
 
 class Rewritten(Cluster):

@@ -19,6 +19,7 @@ from tests.simulation.items import CounterTrial, QueueTrial, ValueTrial
 from tests.simulation.locks import LockTrial, MultiLockTrial, RwLockTrial, SemaphoreTrial
 from tests.simulation.once import OnceTrial
 from tests.simulation.recipes import Trial
+from tests.simulation.rolled import Rolled
 from tests.simulation.views import CacheTrial, GroupTrial, ObserverTrial
 from tests.simulation.work import NaiveTrial, WorkQueueTrial, WorkTrial
 
@@ -42,6 +43,8 @@ WORLDS: dict[str, Run] = {
     "failures": lambda seed, kinds, faults: Failing(seed, kinds=kinds or None, faults=faults),
     "cared-for": lambda seed, kinds, faults: CaredFor(seed, kinds=kinds or None, faults=faults),
     "configured": lambda seed, kinds, faults: Rewritten(seed, kinds=kinds or None, faults=faults),
+    "rolled-out": lambda seed, kinds, faults: Rolled(seed, kinds=kinds or None, faults=faults),
+    "gently-rolled-out": lambda seed, kinds, faults: Rolled(seed, gentle=True),
     "queue": lambda seed, kinds, faults: QueueTrial(seed, kinds=kinds, faults=faults),
     "counter": lambda seed, kinds, faults: CounterTrial(seed, kinds=kinds, faults=faults),
     "value": lambda seed, kinds, faults: ValueTrial(seed, kinds=kinds, faults=faults),

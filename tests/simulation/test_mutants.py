@@ -236,13 +236,25 @@ MUTANTS = [
     Mutant(
         "a respawned agent knows what configuration an instance was started with",
         "agent/runner.py",
-        "            self.program, self.written = crumb.program, crumb\n"
-        "            self._settling = Settling(in_effect=crumb.config, seen=crumb.config)\n",
-        "            self.program, self.written = crumb.program, crumb\n"
-        "            there = self._term.launcher.digests(self._view.spec)\n"
-        "            self._settling = Settling(in_effect=there, seen=there)\n",
+        "            self.written = crumb\n            self._rolling.began(crumb)\n",
+        "            self.written = crumb\n            self._rolling.began(crumb)\n"
+        "            self._rolling.told(self._rolling.wanted())\n",
         ("kill agent",),
         world="configured",
+    ),
+    Mutant(
+        "no more copies than max_parallel are down for a change",
+        "agent/rollout.py",
+        "    if len(before) >= rules.max_parallel:\n",
+        "    if False:\n",
+        world="gently-rolled-out",
+    ),
+    Mutant(
+        "a copy that is not up yet keeps its turn",
+        "agent/rollout.py",
+        '    number, state = str(copy.number), "up" if copy.is_up else "going"\n',
+        '    number, state = str(copy.number), "up"\n',
+        world="gently-rolled-out",
     ),
     Mutant(
         "an instance is not proven dead before everything beside it is",

@@ -189,9 +189,10 @@ def test_the_bytes_are_a_public_format() -> None:
         '"isolation":null,"on_unclean":"wait","labels":{},"user":null,"umask":null,"limits":{},'
         '"stop_http":null,"on_failure":"backoff","max_failures":5,'
         '"window":600.0,"backoff":1.0,"backoff_most":60.0,"success_exit_codes":[],'
-            '"ready":null,"live":null,"before_start":null,"after_start":null,"before_stop":null,'
-            '"after_stop":null,"on_fail":null,'
-            '"config":{},"on_config":"restart","debounce":5.0,"debounce_max":60.0}'
+        '"ready":null,"live":null,"before_start":null,"after_start":null,"before_stop":null,'
+        '"after_stop":null,"on_fail":null,'
+        '"config":{},"on_config":"restart","debounce":5.0,"debounce_max":60.0,'
+        '"max_parallel":1,"auto_revert":false}'
     )
 
 

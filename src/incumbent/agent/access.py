@@ -26,6 +26,7 @@ _AGENTS = (
     ("planner/election/*", "rw"),
     ("components/*", "rc"),  # failures are counted below it
     ("components/*/failures", "rw"),
+    ("components/*/rollout", "rw"),
     ("components/*/commands", "rd"),  # what is too old is tidied away
     ("components/*/commands/*", "rw"),  # what came of it
     ("components/*/seats/*", "rwc"),

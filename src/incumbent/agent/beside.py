@@ -17,10 +17,10 @@ from incumbent.agent.instance import Instance
 from incumbent.agent.sentences import how_it_ended
 from incumbent.agent.view import take_outcome
 from incumbent.errors import NumbersDontFit, SpecErrors
-from incumbent.spec import Spec
 
 if TYPE_CHECKING:
     from incumbent.agent.bell import Bell
+    from incumbent.agent.edition import Edition
     from incumbent.agent.term import Term
 
 __all__ = ["Beside"]
@@ -43,7 +43,7 @@ class Beside:
 
     async def run(
         self,
-        spec: Spec,
+        edition: Edition,
         what: str,
         command: tuple[str, ...],
         limit: float,
@@ -61,7 +61,7 @@ class Beside:
         number = self._term.custody.newest.get(name, 0) + 1
         try:
             start = self._term.launcher.start_beside(
-                spec, name, number, epoch, command, limit, more or {}
+                edition, name, number, epoch, command, limit, more or {}
             )
         except (NumbersDontFit, SpecErrors) as error:
             return str(error)

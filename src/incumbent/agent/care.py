@@ -23,13 +23,15 @@ from incumbent.spec import Hook, Spec
 
 if TYPE_CHECKING:
     from incumbent.agent.bell import Bell
+    from incumbent.agent.edition import Edition
     from incumbent.agent.term import Term
 
 __all__ = ["Care", "failure_of"]
 
 
 class Care:
-    """Of one seat, within one session. Hooks are those of the newest spec."""
+    """Of one seat, within one session. Hooks are those of the newest spec; they and the checks have
+    the environment of the `edition` that was started."""
 
     def __init__(self, term: Term, seat: str, view: ComponentView, bell: Bell, word: Word) -> None:
         self._term = term
@@ -39,12 +41,16 @@ class Care:
         self._beside = Beside(term, seat, bell)
         self._checkup: Checkup | None = None
         self._has_welcomed = False
+        self.edition: Edition | None = None
+        """What our newest instance is, or is to be, started with."""
 
-    def look(self, instance: Instance, spec: Spec) -> Verdict:
-        """At an instance that runs, started with `spec`; goes on looking until `end`."""
+    def look(self, instance: Instance, edition: Edition) -> Verdict:
+        """At an instance that runs, started with `edition`; goes on looking until `end`."""
         if self._checkup is None or self._checkup.instance is not instance:
             was_ready = instance.is_adopted and self._word.state == "ready"
-            self._checkup = Checkup(self._term, instance, spec, self._beside, was_ready=was_ready)
+            self._checkup = Checkup(
+                self._term, instance, edition, self._beside, was_ready=was_ready
+            )
             self._has_welcomed = instance.is_adopted
         verdict = self._checkup.verdict()
         if self._checkup.is_ready and not self._has_welcomed:
@@ -78,12 +84,12 @@ class Care:
         give_up: Callable[[], str] = lambda: "",
     ) -> str:
         """Run a hook, if there is one; "" if there is none or it went well."""
-        hook, spec = self._hook_of(what), self._view.spec
-        if hook is None or spec is None:
+        hook = self._hook_of(what)
+        if hook is None or self.edition is None:
             return ""
         more = {"INCUMBENT_WHY": why}
         return await self._beside.run(
-            spec, what, hook.command, hook.limit, epoch, more=more, give_up=give_up
+            self.edition, what, hook.command, hook.limit, epoch, more=more, give_up=give_up
         )
 
     async def before_stop(self, instance: Instance, why: str) -> None:

@@ -12,10 +12,11 @@ from incumbent.agent import health
 from incumbent.agent.asking import ask
 from incumbent.agent.health import Health, Verdict
 from incumbent.agent.instance import Instance
-from incumbent.spec import Check, Spec
+from incumbent.spec import Check
 
 if TYPE_CHECKING:
     from incumbent.agent.beside import Beside
+    from incumbent.agent.edition import Edition
     from incumbent.agent.term import Term
 
 __all__ = ["Checkup"]
@@ -28,12 +29,14 @@ class Checkup:
     """From `begin` until its seat cancels what goes on beside (`Beside.end`)."""
 
     def __init__(
-        self, term: Term, instance: Instance, spec: Spec, beside: Beside, *, was_ready: bool
+        self, term: Term, instance: Instance, edition: Edition, beside: Beside, *, was_ready: bool
     ) -> None:
+        spec = edition.spec
         self.instance = instance
         self._term = term
         self._clock = term.clock
         self._spec = spec
+        self._edition = edition
         self._beside = beside
         grace = term.numbers.stop_grace if spec.stop_grace is None else spec.stop_grace
         now = self._clock.boottime()
@@ -92,7 +95,7 @@ class Checkup:
             return await ask(check)
         what = "live" if self._health.is_ready else "ready"
         return await self._beside.run(
-            self._spec, what, check.command, check.timeout, self.instance.epoch
+            self._edition, what, check.command, check.timeout, self.instance.epoch
         )
 
 

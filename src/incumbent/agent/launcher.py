@@ -6,17 +6,17 @@ do for a spec is said, or raised, before anything is.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from incumbent.agent.edition import Edition
 from incumbent.agent.tree import Breadcrumb
 from incumbent.guardian import messages as m
 from incumbent.lease import Numbers
-from incumbent.spec import Spec, program
+from incumbent.spec import Spec
 from incumbent.spec.limits import LIMITS
 
 if TYPE_CHECKING:
@@ -33,13 +33,14 @@ class Launcher:
         self._term = term
         self._settings = settings
 
-    def start_of(self, spec: Spec, seat: str) -> m.Start:
+    def start_of(self, edition: Edition, seat: str) -> m.Start:
         """The order to start this, to be `numbered`. Raises `NumbersDontFit`, `SpecErrors`: this
         node cannot.
         """
+        spec = edition.spec
         numbers, checks = self._numbers_for(spec), (spec.ready, spec.live)
         launched = self._term.host.launch(spec, seat, self._term.node, 0)
-        env = {**launched.env, **self._configured(spec, seat)}
+        env = {**launched.env, **self.write_config(edition, seat)}
         if spec.live is not None and spec.live.way == "notify":
             env["WATCHDOG_USEC"] = str(round(spec.live.interval * 1e6))
         containment, identity = self.containment(spec), launched.identity
@@ -71,7 +72,7 @@ class Launcher:
 
     def start_beside(
         self,
-        spec: Spec,
+        edition: Edition,
         name: str,
         number: int,
         epoch: int,
@@ -83,8 +84,8 @@ class Launcher:
         `start_of`.
         """
         seat, _, what = name.partition("!")
-        alone = msgspec.structs.replace(spec, command=command, ready=None, live=None)
-        start = self.start_of(alone, seat)
+        spec = msgspec.structs.replace(edition.spec, command=command, ready=None, live=None)
+        start = self.start_of(replace(edition, spec=spec), seat)
         env = {**start.env, "INCUMBENT_EPOCH": str(epoch), "INCUMBENT_HOOK": what, **more}
         return replace(
             start,
@@ -107,8 +108,9 @@ class Launcher:
             cgroup=start.cgroup and self._term.host.cgroup_of(start.seat, epoch),
         )
 
-    def breadcrumb_of(self, spec: Spec, epoch: int, nonce: str) -> Breadcrumb:
+    def breadcrumb_of(self, edition: Edition, epoch: int, nonce: str) -> Breadcrumb:
         """What is written before this may run. Raises `NumbersDontFit`."""
+        spec = edition.spec
         return Breadcrumb(
             epoch=epoch,
             node=self._term.node,
@@ -119,31 +121,24 @@ class Launcher:
             containment=self.containment(spec),
             stop_budget=self._numbers_for(spec).soft,
             nonce=nonce,
-            program=program(spec),
-            config=self.digests(spec),
+            program=edition.program,
+            config=edition.digests,
             control=self._term.view.control_zxid,
         )
 
     def containment(self, spec: Spec) -> str:
         return spec.isolation or self._term.presence.facts.containments[0]
 
-    def digests(self, spec: Spec) -> dict[str, str]:
-        """Of what it uses of the configuration, as it is now: variable → digest of its value."""
-        there = self._term.view.config
+    def write_config(self, edition: Edition, seat: str) -> dict[str, str]:
+        """Variables, and the files that some of them name. Raises `SpecErrors`."""
+        there, spec, host = edition.values, edition.spec, self._term.host
         return {
-            name: hashlib.blake2b(there[use.key].encode(), digest_size=8).hexdigest()
+            name: host.write_config(spec, seat, name, there[use.key])
+            if use.file
+            else there[use.key]
             for name, use in spec.config.items()
             if use.key in there
         }
-
-    def unset(self, spec: Spec) -> str:
-        """A key that it uses and nobody has set; "" if there is none."""
-        missing = (u.key for u in spec.config.values() if u.key not in self._term.view.config)
-        return next(missing, "")
-
-    def write_config(self, spec: Spec, seat: str) -> None:
-        """Its files of configuration, as it is now. Raises `SpecErrors`."""
-        self._configured(spec, seat)
 
     def unfit(self, spec: Spec) -> str:
         """Why this node cannot run it, "" if it can."""
@@ -160,17 +155,6 @@ class Launcher:
         lacking = [k for k in spec.limits if LIMITS[k].file and not self._enforces(LIMITS[k].file)]
         why = self._settings.no_controllers
         return f"not limited on this node: {', '.join(lacking)} ({why})" if lacking else ""
-
-    def _configured(self, spec: Spec, seat: str) -> dict[str, str]:
-        """Variables, and the files that some of them name."""
-        there, host = self._term.view.config, self._term.host
-        return {
-            name: host.write_config(spec, seat, name, there[use.key])
-            if use.file
-            else there[use.key]
-            for name, use in spec.config.items()
-            if use.key in there
-        }
 
     def _enforces(self, file: str) -> bool:
         """Whether cgroups have it here; its controller is the first part of its name."""

@@ -7,6 +7,7 @@ stands in our candidate now, and we would still start with just that.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from incumbent.agent.reasons import why_not_run
@@ -18,6 +19,7 @@ from incumbent.recipes.place import Place
 from incumbent.wire import SetData
 
 if TYPE_CHECKING:
+    from incumbent.agent.edition import Edition
     from incumbent.agent.term import Term
 
 __all__ = ["Offering"]
@@ -30,12 +32,20 @@ class Offering:
     may_be_granted   whoever leads before us may write our start; until we have looked
     """
 
-    def __init__(self, term: Term, name: str, view: ComponentView) -> None:
+    def __init__(
+        self,
+        term: Term,
+        name: str,
+        view: ComponentView,
+        edition: Callable[[], Edition | None],
+    ) -> None:
+        """`edition`: what would be started now."""
         self.declined = -1
         self.may_be_granted = False
         self._term = term
         self._name = name
         self._view = view
+        self._edition = edition
         self._offer: Offer | None = None
         self._ground: asyncio.Future[Ground] | None = None
 
@@ -93,11 +103,11 @@ class Offering:
 
     def _new_offer(self, nonce: str = "") -> Offer | None:
         """What we would start with as things are; None where nothing may start."""
-        spec, term = self._view.spec, self._term
-        if spec is None or why_not_run(term, self._view, self._name) or term.why_paused():
+        edition, term = self._edition(), self._term
+        if edition is None or why_not_run(term, self._view, self._name) or term.why_paused():
             return None
         try:
-            crumb = term.launcher.breadcrumb_of(spec, 0, nonce or term.nonce())
+            crumb = term.launcher.breadcrumb_of(edition, 0, nonce or term.nonce())
         except NumbersDontFit:
             return None
         control, desired = term.view.control_version, self._view.desired_version

@@ -106,15 +106,13 @@ class Reasons:
         stands = plan.node in self.nodes_standing(listing)
         return f"plan {version} gives it to {plan.node}" if stands else ""
 
-    def why_stop(self, program: str) -> str:
-        """Why what runs, which is `program`, is to be stopped while the seat is kept."""
+    def why_stop(self) -> str:
+        """Why what runs is to be stopped while the seat is kept, however new it is."""
         if not self._view.desired.run:
             return "an operator stopped it"
         restraint = restraint_of(self._view.failures, self._view.program, self._name)
         if restraint is not None and restraint.what == "component":
             return restraint.why
-        if self._view.spec is not None and self._view.program != program and not self.is_held:
-            return "its spec has changed"
         return ""
 
     def state_while_down(self, until: float | None) -> str:

@@ -6,18 +6,17 @@ own or one granted by whoever led before us; and no breadcrumb is deleted before
 
 from __future__ import annotations
 
-import math
 import signal
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from incumbent.agent.breadcrumbs import oblige, why_wait
 from incumbent.agent.care import Care, failure_of
+from incumbent.agent.edition import Edition
 from incumbent.agent.instance import Instance
 from incumbent.agent.quitting import ask_to_quit
 from incumbent.agent.reasons import why_not_run
 from incumbent.agent.sentences import receipt
-from incumbent.agent.settling import Settling, due_at, look
 from incumbent.agent.start import NotStarted, write_start
 from incumbent.agent.tally import Tally
 from incumbent.agent.tree import Breadcrumb
@@ -36,15 +35,12 @@ __all__ = ["Runner"]
 class Runner:
     """Of one seat, within one session.
 
-    spec         that of our newest instance; program  which program that is
     written      the breadcrumb of our newest instance, as it was written
     crumb        where that is, until it is deleted; "" then
     unrecorded   why what runs has no breadcrumb, and must not go on; "" while it has
     """
 
     def __init__(self, seat: Seat) -> None:
-        self.spec: Spec | None = None
-        self.program = ""
         self.written: Breadcrumb | None = None
         self.crumb = ""
         self.unrecorded = ""
@@ -55,10 +51,22 @@ class Runner:
         self._bell = seat.bell
         self._word = seat.word
         self._offering = seat.offering
+        self._rolling = seat.rolling
         self.care = Care(seat.term, seat.name, seat.view, seat.bell, seat.word)
         self.tally = Tally(seat.term, seat.name, seat.view, seat.reasons)
-        self._settling = Settling(in_effect={}, seen={})
-        self._digests: dict[str, str] = {}
+
+    @property
+    def edition(self) -> Edition | None:
+        """What our newest instance was started with, or has been told since."""
+        return self.care.edition
+
+    @edition.setter
+    def edition(self, edition: Edition | None) -> None:
+        self.care.edition = edition
+
+    @property
+    def spec(self) -> Spec | None:
+        return self.edition.spec if self.edition is not None else None
 
     @property
     def instance(self) -> Instance | None:
@@ -67,27 +75,28 @@ class Runner:
 
     def go_on(self, instance: Instance, crumb: Breadcrumb | None) -> None:
         """With an instance that an agent before us has started."""
-        self.spec, self.crumb = self._view.spec, instance.breadcrumb
+        self.crumb = instance.breadcrumb
+        if crumb is not None:
+            self.written = crumb
+            self._rolling.began(crumb)
+        self.edition = self._rolling.running()
         if self.spec is not None:
             instance.note = self._term.launcher.unenforced(self.spec)
-        if crumb is not None:
-            self.program, self.written = crumb.program, crumb
-            self._settling = Settling(in_effect=crumb.config, seen=crumb.config)
 
     async def start(self, place: Place, noticed_at: float, *, give_up: Callable[[], str]) -> None:
         """Prove every earlier instance dead, write the new epoch, order the start.
 
         give_up   why it is no longer to be waited for; "" while it is
         """
-        spec, term = self._view.spec, self._term
-        assert spec is not None
-        control = term.view.control_zxid
+        edition, term = self._rolling.edition(), self._term
+        assert edition is not None
+        spec, control = edition.spec, term.view.control_zxid
         checks = (
             place.check_own(),
             Check(self._term.tree.control, term.view.control_version),
             Check(self._term.tree.desired(self._component), self._view.desired_version),
         )
-        ready = self._ready(spec)
+        ready = self._ready(edition)
         ground = await self._offering.ground()
         waiting = await why_wait(
             self._term.client,
@@ -111,12 +120,13 @@ class Runner:
                 return  # and read it again: that start is not the one that we would make
         epoch = ground.epoch if ground.granted else max(ground.epoch, newest) + 1
         if not isinstance(ready, m.Start):
-            await self.tally.failed(str(ready))
+            if not await self._rolling.failed(place, str(ready), edition=edition):
+                await self.tally.failed(str(ready))
             return
         start = term.launcher.numbered(ready, epoch)
-        crumb = term.launcher.breadcrumb_of(spec, epoch, ground.granted or term.nonce())
-        if crumb.config != self._digests:
+        if self._rolling.edition() != edition:
             return  # it changed since the start was made ready: look again
+        crumb = term.launcher.breadcrumb_of(edition, epoch, ground.granted or term.nonce())
         if not ground.granted:
             try:
                 if not await write_start(
@@ -127,9 +137,9 @@ class Runner:
                 term.say(f"{self._name}: not started: {error}")
                 await self._bell.heard(self._term.clock.boottime() + 0.05)
                 return
-        self.spec, self.program, self.crumb = spec, crumb.program, start.breadcrumb or ""
+        self.edition, self.crumb = edition, start.breadcrumb or ""
         self.written, self.unrecorded = crumb, ""
-        self._settling = Settling(in_effect=crumb.config, seen=crumb.config)
+        self._rolling.began(crumb)
         if problem := await self.care.hook("before_start", epoch, give_up=give_up):
             why = f"before_start: {problem}"
             await self._not_started(place, epoch, why, not give_up())
@@ -165,43 +175,30 @@ class Runner:
             if self._word.receipt:
                 term.say(self._word.receipt)
 
-    def config_due(self) -> float:
-        """When configuration that has changed is to take effect; inf: it is as it was started."""
-        spec, now = self._view.spec or self.spec, self._term.clock.boottime()
-        if spec is None or spec.on_config == "none" or self._term.launcher.unset(spec):
-            return math.inf
-        self._settling = look(self._settling, self._term.launcher.digests(spec), now)
-        return due_at(self._settling, spec.debounce, spec.debounce_max)
-
-    async def configure(self, instance: Instance) -> None:
-        """What has changed takes effect: by a restart in place, or by a signal."""
-        spec = self._view.spec or self.spec
-        assert spec is not None
-        names = [
-            n for n in spec.config if self._settling.seen.get(n) != self._settling.in_effect.get(n)
-        ]
-        keys = ", ".join(spec.config[name].key for name in names)
-        what = f"the configuration has changed: {keys}"
-        if spec.on_config == "restart":
+    async def change(self, instance: Instance, what: str) -> None:
+        """What operators have changed takes effect: by a restart in place, or by a signal."""
+        edition, before = self._rolling.edition(), self.edition
+        is_told = edition is not None and edition.spec.on_config == "SIGHUP"
+        if not is_told or edition is None or before is None or edition.program != before.program:
             self._term.say(f"{self._name}: {what}")
             await self.stop(what)
             return
         try:
-            self._term.launcher.write_config(spec, self._name)
+            self._term.launcher.write_config(edition, self._name)
         except SpecErrors as error:
             what = str(error)
-        self._term.say(f"{self._name}: {what}; {spec.on_config}")
+        self._term.say(f"{self._name}: {what}; SIGHUP")
         self._term.custody.signal(instance, signal.SIGHUP)
-        self._settling = Settling(in_effect=self._settling.seen, seen=self._settling.seen)
+        self.edition = edition
+        self._rolling.told(edition)
 
-    def _ready(self, spec: Spec) -> m.Start | IncumbentError:
+    def _ready(self, edition: Edition) -> m.Start | IncumbentError:
         """The order to start it, yet without its epoch; or why this node cannot. It takes as long
         as a round trip, and is made during one: what the start stands on is asked for first.
         """
         self._offering.look()
         try:
-            self._digests = self._term.launcher.digests(spec)
-            return self._term.launcher.start_of(spec, self._name)
+            return self._term.launcher.start_of(edition, self._name)
         except (NumbersDontFit, SpecErrors) as error:
             return error
 
@@ -240,7 +237,10 @@ class Runner:
         failure = failure_of(instance, self.spec)
         why = self._word.reason if instance.stop_ordered else instance.why_stopping
         await self.care.ended(instance, why)
-        if not failure and (instance.stop_ordered or instance.why_stopping):
+        if (not failure and (instance.stop_ordered or instance.why_stopping)) or (
+            failure
+            and await self._rolling.failed(place, failure, uptime=self.care.uptime(instance))
+        ):
             self.tally.pardon()
         else:
             await self.tally.ended(instance, self.spec, self.care.uptime(instance))
@@ -254,7 +254,8 @@ class Runner:
         if is_wanted and self._term.is_leased():
             await self.care.failed_to_start(epoch, why)
             self._word.epoch = epoch
-            await self.tally.failed(why, key=f"{self._name}@{epoch}")
+            if not await self._rolling.failed(place, why):
+                await self.tally.failed(why, key=f"{self._name}@{epoch}")
         await oblige(self._term.client, [place.check_own(), Delete(self.crumb)])
         self.crumb = ""
 
@@ -267,7 +268,7 @@ class Runner:
             return why, until
         if self._term.clock.boottime() < (until := self._term.starts_from(self._name)):
             return "back after a lost session, programs start one after the other", until
-        if self._view.spec is not None and (key := self._term.launcher.unset(self._view.spec)):
+        if (edition := self._rolling.edition()) is not None and (key := edition.unset):
             return f"{key} is not set: `incumbent config set {key} VALUE`", None
         if why := self._term.why_paused():
             return why, None

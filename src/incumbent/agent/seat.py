@@ -18,6 +18,7 @@ from incumbent.agent.breadcrumbs import oblige
 from incumbent.agent.instance import Instance
 from incumbent.agent.offering import Offering
 from incumbent.agent.reasons import Reasons
+from incumbent.agent.rolling import Rolling
 from incumbent.agent.runner import Runner
 from incumbent.agent.start import read_breadcrumbs, read_ground
 from incumbent.agent.tenure import Tenure
@@ -61,7 +62,8 @@ class Seat:
         """Why this seat is to be given up for good; "" while it is not."""
         self.word: Word = Word(term, name)
         self.reasons: Reasons = Reasons(term, name, view)
-        self.offering: Offering = Offering(term, name, view)
+        self.rolling: Rolling = Rolling(term, name, view)
+        self.offering: Offering = Offering(term, name, view, self.rolling.edition)
         self.runner: Runner = Runner(self)
         self._accepted = -1
         """The version of the plan under which we took the seat."""
@@ -107,7 +109,7 @@ class Seat:
         self._say("baffled", problem)
         await self.runner.care.end()
         instance = self.runner.instance
-        why = self.leaving or self.reasons.why_stop(self.runner.program)
+        why = self.leaving or self.reasons.why_stop()
         if instance is not None and why:
             await self.runner.stop(why)
             with suppress(Refused):

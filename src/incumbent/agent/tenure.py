@@ -18,6 +18,7 @@ from incumbent.agent.grant import Grant, read_offer
 from incumbent.agent.instance import Instance
 from incumbent.agent.reasons import why_not_run
 from incumbent.agent.records import keep_breadcrumb, keep_word
+from incumbent.agent.rolling import Look
 from incumbent.agent.view import follow_children, take_outcome
 from incumbent.errors import FateUnknown, NotSent, Refused
 from incumbent.recipes.place import Place
@@ -52,6 +53,7 @@ class Tenure:
         self._reasons = seat.reasons
         self._offering = seat.offering
         self._runner = seat.runner
+        self._rolling = seat.rolling
         self._listing = [each.name for each in place.listing]
         self._candidate_gone = False
         self._orders = Orders(
@@ -88,7 +90,7 @@ class Tenure:
                 elif self._orders.has_news:
                     await self._take_order()
                 elif instance is not None:
-                    stop = self._runner.unrecorded or self._reasons.why_stop(self._runner.program)
+                    stop = self._runner.unrecorded or self._reasons.why_stop()
                     if stop:
                         await self._runner.stop(stop)
                         continue
@@ -118,9 +120,10 @@ class Tenure:
 
     async def _look_after(self, instance: Instance) -> None:
         """It is to go on, unless it is not well."""
-        verdict, spec = None, self._runner.spec or self._view.spec
-        if instance.state == "running" and spec is not None:
-            verdict = self._runner.care.look(instance, spec)
+        verdict, look = None, Look()
+        edition = self._runner.edition = self._runner.edition or self._rolling.running()
+        if instance.state == "running" and edition is not None:
+            verdict = self._runner.care.look(instance, edition)
             if verdict.failed:
                 instance.failed = verdict.failed
                 await self._runner.stop(verdict.failed)
@@ -128,12 +131,14 @@ class Tenure:
             if self._orders.begun is not None and self._runner.care.is_up(instance):
                 await self._answer(f"done: epoch {instance.epoch}")
                 return
-        due = self._runner.config_due() if instance.state == "running" else math.inf
-        if self._term.clock.boottime() >= due:
-            await self._runner.configure(instance)
+        if instance.state == "running" and not self._reasons.is_held:
+            is_up = self._runner.care.is_up(instance)
+            look = await self._rolling.look(self._place, is_up=is_up)
+        if look.change and instance.state == "running":
+            await self._runner.change(instance, look.change)
             return
-        self._word.say_instance(instance, verdict)
-        until = min(verdict.until if verdict is not None else math.inf, due)
+        self._word.say_instance(instance, verdict, look.why)
+        until = min(verdict.until if verdict is not None else math.inf, look.until)
         await self._bell.heard(until if math.isfinite(until) else None)
 
     def _keep_records(self) -> list[asyncio.Future[None]]:
@@ -258,7 +263,9 @@ class Tenure:
 
     def _why_not_go_on(self) -> str:
         """Why a start that was written is not to be waited for."""
-        return self._why_leave() or self._reasons.why_stop(self._runner.program)
+        if why := self._why_leave() or self._reasons.why_stop():
+            return why
+        return "its spec has changed" if self._rolling.is_overtaken else ""
 
     async def _watch_candidates(self) -> None:
         """While leading: does the plan's target stand, and is our own candidate still there?"""

@@ -24,11 +24,14 @@ __all__ = [
     "Desired",
     "Failure",
     "Failures",
+    "Mark",
     "NodeFacts",
     "Observed",
     "Offer",
     "Plan",
     "Restraint",
+    "RolledOut",
+    "Rollout",
     "SeatPlan",
     "SeatRecord",
     "Taken",
@@ -255,6 +258,41 @@ class Failures(msgspec.Struct, frozen=True, kw_only=True):
     restraints: list[Restraint] = []
 
 
+class Mark(msgspec.Struct, frozen=True, kw_only=True):
+    """By which one knows what an instance was started with: `program` of its spec, and digests of
+    what it uses of the configuration, by variable."""
+
+    program: str
+    config: dict[str, str] = {}
+
+
+class RolledOut(msgspec.Struct, frozen=True, kw_only=True):
+    """A roll-out that is over: what came of it, when (wall time), and why."""
+
+    new: Mark
+    state: str
+    at: float
+    why: str = ""
+
+
+class Rollout(msgspec.Struct, frozen=True, kw_only=True):
+    """/components/<c>/rollout: how far `new` has come, where several copies have to be changed one
+    after the other (see `rollout`). `good`: what all ran with before. `zxid`: of the change. `seats`:
+    by number, those whose turn it is or was. `at`, `ended_at`: wall time.
+    """
+
+    v: int = 1
+    new: Mark
+    good: Mark | None = None
+    zxid: int = 0
+    state: Literal["under way", "done", "stopped", "reverted"] = "under way"
+    why: str = ""
+    at: float = 0.0
+    ended_at: float = 0.0
+    seats: dict[str, Literal["going", "up"]] = {}
+    before: list[RolledOut] = []
+
+
 class SeatPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Where a seat should be: its node, and those that stand by. `taken_from`: an operator moved
     it to `node`, from there.
@@ -367,6 +405,9 @@ class Tree:
 
     def failures(self, component: str) -> str:
         return f"{self.component(component)}/failures"
+
+    def rollout(self, component: str) -> str:
+        return f"{self.component(component)}/rollout"
 
     def seats(self, component: str) -> str:
         return f"{self.component(component)}/seats"

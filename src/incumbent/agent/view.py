@@ -20,13 +20,14 @@ from incumbent.agent.tree import (
     Failures,
     NodeFacts,
     Plan,
+    Rollout,
     Tree,
     UnreadableZnode,
     read,
 )
 from incumbent.client import Client, Watcher
 from incumbent.errors import FateUnknown, NoAuth, NoNode, NotSent, SpecError
-from incumbent.spec import Spec, decode, program
+from incumbent.spec import Spec, decode, earlier, program
 from incumbent.wire import EventType, Stat, WatchEvent
 
 __all__ = [
@@ -139,12 +140,18 @@ class ComponentView:
     name: str
     spec: Spec | None = None
     program: str = ""
+    zxid: int = 0
+    """Of the spec's last change."""
+    before: list[Spec] = field(default_factory=list)
+    """Specs that it had, newest first."""
     problem: str = ""
     is_removed: bool = False
     desired: Desired = field(default_factory=lambda: Desired(run=False))
     desired_version: int = -1
     desired_problem: str = ""
     failures: Failures = field(default_factory=Failures)
+    rollout: Rollout | None = None
+    rollout_version: int = -1
 
 
 class View:
@@ -173,6 +180,9 @@ class View:
         self.plan = Plan()
         self.config: dict[str, str] = {}
         """Key → value, as far as it can be read."""
+        self.config_before: dict[str, list[str]] = {}
+        """Key → the values that it had, newest first."""
+        self.config_zxid: dict[str, int] = {}
         self._keys: dict[str, asyncio.Task[None]] = {}
         self.components: dict[str, ComponentView] = {}
         self.is_complete = False
@@ -239,10 +249,12 @@ class View:
 
         def see(data: bytes | None, stat: Stat | None) -> None:
             found = self._read(Config, data, path, None) if data is not None else None
-            if found is None:
+            if found is None or stat is None:
                 self.config.pop(key, None)
             else:
                 self.config[key] = found.now.value
+                self.config_before[key] = [entry.value for entry in found.before]
+                self.config_zxid[key] = stat.mzxid
             self._seen(ready)
 
         await follow_data(self._client, path, see)
@@ -288,13 +300,14 @@ class View:
                 if name not in self.components:
                     view = self.components[name] = ComponentView(name)
                     first: list[asyncio.Future[None]] = [
-                        asyncio.get_running_loop().create_future() for _ in range(3)
+                        asyncio.get_running_loop().create_future() for _ in range(4)
                     ]
                     waits += first
                     self._followers[name] = [
                         self._group.create_task(self._follow_spec(view, first[0])),
                         self._group.create_task(self._follow_desired(view, first[1])),
                         self._group.create_task(self._follow_failures(view, first[2])),
+                        self._group.create_task(self._follow_rollout(view, first[3])),
                     ]
             for each in waits:
                 await each
@@ -347,6 +360,7 @@ class View:
                 self._say(why)
         else:
             view.spec, view.problem, view.program = spec, "", program(spec)
+            view.zxid, view.before = stat.mzxid, earlier(data)
 
     async def _follow_desired(self, view: ComponentView, ready: asyncio.Future[None]) -> None:
         path = self._tree.desired(view.name)
@@ -368,6 +382,19 @@ class View:
             self._seen(ready)
 
         await follow_data(self._client, path, see)
+
+    async def _follow_rollout(self, view: ComponentView, ready: asyncio.Future[None]) -> None:
+        """One that cannot be read is none, and is written anew at the next change."""
+        path = self._tree.rollout(view.name)
+
+        def see(data: bytes | None, stat: Stat | None) -> None:
+            version = stat.version if stat is not None else -1
+            if version >= view.rollout_version or stat is None:  # else our own write is newer
+                view.rollout = self._read(Rollout, data, path, None) if data else None
+                view.rollout_version = version
+            self._seen(ready)
+
+        await follow_data(self._client, path, see, self._say)
 
     def _read(self, kind: type[T], data: bytes, path: str, otherwise: T) -> T:
         try:

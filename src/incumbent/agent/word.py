@@ -72,9 +72,11 @@ class Word:
         """Whatever is said next is written, even if it was said before."""
         self._told = ()
 
-    def say_instance(self, instance: Instance, verdict: Verdict | None = None) -> None:
+    def say_instance(
+        self, instance: Instance, verdict: Verdict | None = None, waits_for: str = ""
+    ) -> None:
         if verdict is not None and instance.state == "running":
-            self.say(verdict.state, verdict.why or instance.note, instance)
+            self.say(verdict.state, verdict.why or waits_for or instance.note, instance)
             return
         state = instance.state if instance.state in _STATES else "running"
         reason = {"stopping": instance.why_stopping, "running": instance.note}.get(state, "")

@@ -22,6 +22,7 @@ from incumbent.agent.tree import (
     NodeFacts,
     Observed,
     Plan,
+    Rollout,
     SeatRecord,
     Tree,
     UnreadableZnode,
@@ -33,7 +34,7 @@ from incumbent.client import Client
 from incumbent.credentials import Credentials
 from incumbent.errors import NoNode, SpecError
 from incumbent.settings import Settings
-from incumbent.spec import Spec, decode
+from incumbent.spec import Spec, decode, program
 
 __all__ = [
     "Cluster",
@@ -76,10 +77,19 @@ class ComponentState:
     desired: Desired = field(default_factory=Desired)
     failures: Failures = field(default_factory=Failures)
     seats: tuple[SeatState, ...] = ()
+    rollout: Rollout | None = None
 
     @property
     def is_removed(self) -> bool:
         return self.spec is None and not self.problem
+
+    @property
+    def is_rolling(self) -> bool:
+        """Whether a change of it has not reached all copies, and perhaps will not."""
+        spec, rolled = self.spec, self.rollout
+        if spec is None or rolled is None or (spec.copies == 1 and not spec.auto_revert):
+            return False
+        return rolled.state != "done" and rolled.new.program == program(spec)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,10 +196,11 @@ async def _nodes(client: Client, tree: Tree) -> list[tuple[str, bytes | None]]:
 
 async def _component(client: Client, tree: Tree, name: str) -> ComponentState:
     path = tree.component(name)
-    data, desired, failed, numbers = await asyncio.gather(
+    data, desired, failed, rolled, numbers = await asyncio.gather(
         _data(client, path),
         _data(client, tree.desired(name)),
         _data(client, tree.failures(name)),
+        _data(client, tree.rollout(name)),
         _children(client, tree.seats(name)),
     )
     spec, problem = None, ""
@@ -209,6 +220,7 @@ async def _component(client: Client, tree: Tree, name: str) -> ComponentState:
         desired=wanted or Desired(),
         failures=_read(Failures, failed, tree.failures(name), []) or Failures(),
         seats=tuple(seats),
+        rollout=_read(Rollout, rolled, tree.rollout(name), []),
     )
 
 

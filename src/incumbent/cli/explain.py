@@ -205,11 +205,13 @@ class _Look:
         )
         if observed is None or observed.epoch != crumb.epoch:
             return replace(row, case="begins", why=f"epoch {crumb.epoch} begins")
+        is_rolling = self.component.is_rolling and observed.state in ("running", "ready")
         return replace(
             row,
             state=observed.state,
             pid=observed.pid,
             since=observed.since,
+            case="rolling" if is_rolling else "",
             why=self._why_so(observed) or self._by_plan(crumb.node),
         )
 

@@ -30,7 +30,7 @@ from incumbent.errors import (
     NoNode,
     SpecError,
 )
-from incumbent.spec import Spec, changed_keys, decode, encode
+from incumbent.spec import Spec, changed_keys, decode, is_same, stored
 from incumbent.wire import Check, Create, MultiOp, SetData, WatchEvent
 
 __all__ = [
@@ -198,8 +198,9 @@ async def _make_skeleton(client: Client, tree: Tree) -> None:
 
 
 async def _declare(client: Client, tree: Tree, spec: Spec, run: bool) -> Change:
-    name, data = spec.name, encode(spec)
+    name = spec.name
     found = await spec_bytes(client, tree, name)
+    data = stored(spec, found[0] if found is not None else b"")
     if found is None:
         first, rest = _seats(tree, spec, range(spec.copies))
         top = [(tree.component(name), b"" if rest else data), *tree.component_skeleton(name, 0)]
@@ -218,14 +219,14 @@ async def _declare(client: Client, tree: Tree, spec: Spec, run: bool) -> Change:
     before = read(Desired, wanted, path)
     is_stopped = not before.run
     ops = list(first)
-    if old != data:
+    if is_changed := not is_same(old, spec):
         ops.append(SetData(tree.component(name), data, version))
     if is_stopped and (run or not old):
         again_ = altered(before, run=True) if old else Desired()
         ops.append(SetData(path, write(again_), stat.version))
     await _in_parts(client, rest)
     await client.multi(ops)
-    if old == data:
+    if not is_changed:
         return Change(name, "unchanged", is_stopped=is_stopped and not run)
     if not old:
         return Change(name, "created")
@@ -287,7 +288,10 @@ async def _bury(client: Client, tree: Tree, name: str) -> bool:
     data, stat = await client.get(path)
     if read(Desired, data, path).run or await _breadcrumbs(client, tree, name):
         return False
-    await client.multi([SetData(tree.component(name), b"", found[1]), Check(path, stat.version)])
+    ops: list[MultiOp] = [SetData(tree.component(name), b"", found[1]), Check(path, stat.version)]
+    if (rolled := await client.exists(tree.rollout(name))) is not None:
+        ops.append(SetData(tree.rollout(name), b"", rolled.version))  # it holds for this one only
+    await client.multi(ops)
     return True
 
 

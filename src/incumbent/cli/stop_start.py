@@ -259,8 +259,8 @@ def retry(
 ) -> None:
     """Forget the failures of components, and try them again.
 
-    What waits after a failure starts now; a node that did without one may have it again. A component
-    that an operator stopped stays stopped.
+    What waits after a failure starts now; a node that did without one may have it again; a roll-out
+    that was stopped or taken back is tried again. A component that an operator stopped stays stopped.
     """
 
     async def work(client: Client, tree: Tree, choice: Choice) -> str:
@@ -272,12 +272,14 @@ def retry(
             return Failures() if history.failures or history.restraints else history
 
         await change_failures(client, tree, choice.component, forget)
+        again = await orders.again(lambda: wishes.roll_on(client, tree, choice.component))
         count = len(before.failures)
         if not count:
-            return "has no failures to forget"
+            return f"is tried again: {again}" if again else "has no failures to forget"
         was = "; ".join(each.why for each in before.restraints)
         forgotten = "1 failure is forgotten" if count == 1 else f"{count} failures are forgotten"
-        return f"is tried again: {forgotten}{f' ({was})' if was else ''}"
+        more = f"; {again}" if again else ""
+        return f"is tried again: {forgotten}{f' ({was})' if was else ''}{more}"
 
     _each(_called(names, node, label, 60.0, zookeeper, root), work)
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from incumbent.agent.rollout import progress
 from incumbent.agent.tree import Breadcrumb, Tree, seat_name
 from incumbent.cli.cluster import Cluster, SeatState
 from incumbent.cli.explain import Row
@@ -129,6 +130,19 @@ def _running(look: _Look) -> Said:
     if look.component.desired.frozen_by:
         advice = f"`incumbent unfreeze {row.component}`"
     return (look.instance(), look.breadcrumb()), awaits, advice
+
+
+def _rolling(look: _Look) -> Said:
+    """It runs, and a change of its component is under way, or came no further."""
+    record, name = look.component.rollout, look.row.component
+    assert record is not None
+    copies = look.component.spec.copies if look.component.spec is not None else 1
+    path = f"{look.tree.rollout(name)}: {progress(record, copies)}"
+    evidence = (path, look.instance(), look.breadcrumb())
+    if record.state == "under way":
+        return evidence, "the copies before it to be up", f"`incumbent status {name}`"
+    advice = f"apply a better FILE, or `incumbent config revert KEY`; `incumbent retry {name}` tries the same again"
+    return evidence, "another change, or `retry`", advice
 
 
 def _begins(look: _Look) -> Said:
@@ -258,6 +272,7 @@ def _other(look: _Look) -> Said:
 CASES: dict[str, Callable[[_Look], Said]] = {
     "running": _running,
     "ready": _running,
+    "rolling": _rolling,
     "begins": _begins,
     "starting": _begins,
     "stopping": _stopping,

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 
-from incumbent.agent.tree import Desired, Tree, altered, read, write
+from incumbent.agent import rollout
+from incumbent.agent.tree import Desired, Rollout, Tree, altered, read, write
 from incumbent.client import Client
 from incumbent.errors import NoNode
 from incumbent.wire import Check, SetData
 
-__all__ = ["components", "desired", "spec_bytes", "want"]
+__all__ = ["components", "desired", "roll_on", "spec_bytes", "want"]
 
 
 async def want(
@@ -45,6 +46,21 @@ async def want(
         there = Check(tree.component(component), found[1])
         await client.multi([there, SetData(path, write(wanted), stat.version)])
     return before
+
+
+async def roll_on(client: Client, tree: Tree, component: str) -> str:
+    """Have a roll-out that has failed go on; what it had failed for, "" if there is none."""
+    path = tree.rollout(component)
+    try:
+        data, stat = await client.get(path)
+    except NoNode:
+        return ""
+    before = read(Rollout, data, path) if data else None
+    after = rollout.again(before)
+    if before is None or after is None or after == before:
+        return ""
+    await client.set(path, write(after), stat.version)
+    return f"its roll-out goes on ({before.why})"
 
 
 async def desired(client: Client, tree: Tree, component: str) -> Desired:

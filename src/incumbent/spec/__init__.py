@@ -2,7 +2,17 @@
 
 from incumbent.spec.file import parse_specs, read_specs, settings_of
 from incumbent.spec.health import Check, Hook
-from incumbent.spec.spec import Spec, changed_keys, decode, encode, program
+from incumbent.spec.spec import (
+    Spec,
+    changed_keys,
+    decode,
+    earlier,
+    encode,
+    is_same,
+    like,
+    program,
+    stored,
+)
 
 __all__ = [
     "Check",
@@ -10,9 +20,13 @@ __all__ = [
     "Spec",
     "changed_keys",
     "decode",
+    "earlier",
     "encode",
+    "is_same",
+    "like",
     "parse_specs",
     "program",
     "read_specs",
     "settings_of",
+    "stored",
 ]

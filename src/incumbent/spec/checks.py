@@ -181,6 +181,20 @@ def _copies(value: Any, wrong: Wrong) -> int:
     return value if isinstance(value, int) else 1
 
 
+def _max_parallel(value: Any, wrong: Wrong) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        wrong(f"expected a whole number from 1, got {kind(value)}")
+    elif value < 1:
+        wrong(f"expected a whole number from 1, got {value}: how many copies are down at a time")
+    return value if isinstance(value, int) else 1
+
+
+def _auto_revert(value: Any, wrong: Wrong) -> bool:
+    if not isinstance(value, bool):
+        wrong(f"expected true or false, got {_literal(value)}")
+    return bool(value)
+
+
 def _requires(value: Any, wrong: Wrong) -> tuple[str, ...]:
     if not isinstance(value, list):
         wrong(f'expected a list of absolute paths, like ["/dev/nvme0n1"]; got {kind(value)}')
@@ -327,5 +341,7 @@ CHECKS: Mapping[str, Check] = {
     "on_config": read_on_config,
     "debounce": _stop_grace,
     "debounce_max": _stop_grace,
+    "max_parallel": _max_parallel,
+    "auto_revert": _auto_revert,
     **dict.fromkeys(HOOKS, lambda value, wrong: read_hook(value, wrong, _command)),
 }

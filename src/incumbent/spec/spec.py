@@ -19,11 +19,25 @@ from incumbent.spec.config import Use
 from incumbent.spec.health import HOOKS, Check, Hook
 from incumbent.spec.limits import LIMITS
 
-__all__ = ["MOST_COPIES", "Spec", "changed_keys", "decode", "encode", "program"]
+__all__ = [
+    "KEPT_BEFORE",
+    "MOST_COPIES",
+    "Spec",
+    "changed_keys",
+    "decode",
+    "earlier",
+    "encode",
+    "is_same",
+    "like",
+    "program",
+    "stored",
+]
 
 VERSION = 1
 LOCAL_URL = r"^http://(127\.[0-9.]+|localhost|\[::1\])(:[0-9]{1,5})?(/[!-~]*)?\Z"
 MOST_COPIES = 1000
+KEPT_BEFORE = 5
+"""So many specs of other programs that a component had are kept with its own."""
 
 # A znode may have been written by hand: what `decode` accepts has these bounds, too.
 Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_.][A-Za-z0-9_.-]{0,63}\Z")]
@@ -61,6 +75,8 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, tag_field="v", tag=VERSION
     on_config    what is done when that changes
     debounce, debounce_max
                  seconds after the last change, and after the first, until it is done
+    max_parallel how many copies a change takes down at a time
+    auto_revert  whether all go back to what ran before, if a copy fails with the change
 
     Of its failures (`agent.failures`), in seconds:
 
@@ -103,6 +119,8 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, tag_field="v", tag=VERSION
     on_config: Literal["restart", "SIGHUP", "none"] = "restart"
     debounce: Annotated[float, msgspec.Meta(ge=0)] = 5.0
     debounce_max: Annotated[float, msgspec.Meta(ge=0)] = 60.0
+    max_parallel: Annotated[int, msgspec.Meta(ge=1)] = 1
+    auto_revert: bool = False
 
     def allows(self, node: str) -> bool:
         """Whether `node` may run it, by name."""
@@ -134,6 +152,53 @@ def decode(data: bytes, where: str) -> Spec:
         raise SpecError(where, 0, "", f"not a spec of ours: {_lowered(error)}") from None
 
 
+def stored(spec: Spec, old: bytes = b"") -> bytes:
+    """What is written over `old`, which stood in the component's znode: the spec, and the newest that
+    it had before, for agents to go back to. They stand in one znode, since whoever may write it
+    may say what runs.
+    """
+    kept: list[Spec] = []
+    seen = {program(spec)}
+    for each in [*_own(old), *earlier(old)]:
+        if program(each) not in seen:
+            seen.add(program(each))
+            kept.append(each)
+    if not kept:
+        return encode(spec)
+    return msgspec.json.encode(
+        {
+            **msgspec.to_builtins(spec),
+            "before": [msgspec.to_builtins(e) for e in kept[:KEPT_BEFORE]],
+        }
+    )
+
+
+def is_same(old: bytes, spec: Spec) -> bool:
+    """Whether just this spec stands in a component's bytes already, whatever it had before."""
+    try:
+        there = msgspec.json.decode(old) if old else {}
+    except msgspec.MsgspecError:
+        return False
+    if isinstance(there, dict):
+        there.pop("before", None)
+    return msgspec.json.encode(there) == encode(spec)
+
+
+def earlier(data: bytes) -> list[Spec]:
+    """The specs that a component had before, newest first, as far as they can be read."""
+    try:
+        raws = _before.decode(data).before if data else []
+    except msgspec.MsgspecError:
+        return []
+    return [spec for raw in raws for spec in _own(bytes(raw))]
+
+
+def like(spec: Spec, before: Spec) -> Spec:
+    """The program of an earlier spec, and all else as it is now."""
+    others = {key: getattr(spec, key) for key in _FOR_OTHERS}
+    return msgspec.structs.replace(before, **others)
+
+
 def changed_keys(old: Spec, new: Spec) -> list[str]:
     """The keys in which two specs differ, in the order of the fields; of `env` each variable."""
     changed: list[str] = []
@@ -162,6 +227,8 @@ _FOR_OTHERS: dict[str, Any] = {
     "on_config": "restart",
     "debounce": 5.0,
     "debounce_max": 60.0,
+    "max_parallel": 1,
+    "auto_revert": False,
     **dict.fromkeys(HOOKS),
 }
 """Keys that say nothing of the program itself, as they are by default."""
@@ -180,8 +247,20 @@ class _Version(msgspec.Struct):
     v: int
 
 
+class _Before(msgspec.Struct):
+    before: list[msgspec.Raw] = []
+
+
 _version = msgspec.json.Decoder(_Version)
 _spec = msgspec.json.Decoder(Spec)
+_before = msgspec.json.Decoder(_Before)
+
+
+def _own(data: bytes) -> list[Spec]:
+    try:
+        return [decode(data, "")] if data else []
+    except SpecError:
+        return []
 
 
 def _lowered(error: Exception) -> str:

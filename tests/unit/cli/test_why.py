@@ -16,8 +16,10 @@ from incumbent.agent.tree import (
     Control,
     Desired,
     Failures,
+    Mark,
     Plan,
     Restraint,
+    Rollout,
     SeatPlan,
     SeatRecord,
     Tree,
@@ -56,6 +58,16 @@ def between(reason: str) -> Cluster:
 def here(state: str, reason: str) -> dict[str, Any]:
     """What the agent of n2, on this machine, says."""
     return {"node": "n2", "session": "52", "seats": {"web/0": {"state": state, "reason": reason}}}
+
+
+def rolling(state: Any, why_: str) -> Cluster:
+    """`web` runs, while a change of it is rolled out, or was."""
+    (seen_,) = one("ready", why_, auto_revert=True).components
+    assert seen_.spec is not None
+    record = Rollout(
+        new=Mark(program=program(seen_.spec)), state=state, why=why_.partition(": ")[2]
+    )
+    return cluster(replace(seen_, rollout=record), plan=PLANNED)
 
 
 SWEPT = SeatState(
@@ -192,6 +204,20 @@ SITUATIONS: dict[str, tuple[Cluster, list[dict[str, Any]]]] = {
                 "upgrade this node, or put it right",
             )
         ),
+        [],
+    ),
+    "a change waits for the copies before it": (
+        rolling("under way", "waits for its turn in the roll-out, after copy 3"),
+        [],
+    ),
+    "a change came no further": (
+        rolling(
+            "stopped", "the roll-out is stopped: copy 3: exited with 1 after 0.2 s: no such port"
+        ),
+        [],
+    ),
+    "a change is taken back": (
+        rolling("reverted", "the change is taken back: copy 3: not ready within 60 s"),
         [],
     ),
     "it is being removed": (cluster(replace(web(running()), spec=None)), []),
