@@ -34,7 +34,7 @@ from incumbent.settings import name_problem, resolve
 __all__ = ["BIGGEST", "KEPT", "config_app", "put", "values"]
 
 KEPT = 20
-"""Values before the present one that are kept."""
+"""Values before the present one that are kept: see `_kept`."""
 BIGGEST = 16 * 1024
 """Bytes of one value, so that a key with all that is kept fits into a znode."""
 
@@ -181,11 +181,23 @@ async def put(client: Client, tree: Tree, key: str, value: str, *, over: str | N
             )
         if before.now.value == value:
             return "unchanged"
-        kept = [before.now, *before.before][:KEPT]
+        kept = _kept(entry, [before.now, *before.before])
         await client.set(path, write(Config(now=entry, before=kept)), stat.version)
         return "changed"
 
     return await again(turn)
+
+
+def _kept(now: ConfigEntry, before: list[ConfigEntry]) -> list[ConfigEntry]:
+    """What is remembered of those before: the newest, and else those that stood longest. Many rapid
+    changes push out each other, and not what one would go back to.
+    """
+    while len(before) > KEPT:
+        later = [now, *before]
+        stood = [later[k].at - each.at for k, each in enumerate(before)]
+        shortest = min(range(1, len(before)), key=stood.__getitem__)
+        before = [each for k, each in enumerate(before) if k != shortest]
+    return before
 
 
 async def _read(client: Client, tree: Tree, key: str) -> Config | None:
