@@ -388,10 +388,8 @@ class View:
         path = self._tree.rollout(view.name)
 
         def see(data: bytes | None, stat: Stat | None) -> None:
-            version = stat.version if stat is not None else -1
-            if version >= view.rollout_version or stat is None:  # else our own write is newer
-                view.rollout = self._read(Rollout, data, path, None) if data else None
-                view.rollout_version = version
+            view.rollout = self._read(Rollout, data, path, None) if data else None
+            view.rollout_version = stat.version if stat is not None else -1
             self._seen(ready)
 
         await follow_data(self._client, path, see, self._say)
