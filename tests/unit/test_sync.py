@@ -618,6 +618,8 @@ KINDS: dict[str, Callable[[sync.Zk], Any]] = {
     "reader": lambda zk: zk.rwlock("/any").read(),
     "semaphore": lambda zk: zk.semaphore("/some", size=1).acquire(),
     "multilock": lambda zk: zk.multilock(["/any", "/some/queue"]).acquire(),
+    "leader": lambda zk: zk.lead("/any"),
+    "term": lambda zk: zk.election("/any").lead(),
 }
 
 
@@ -649,3 +651,58 @@ def test_interrupted_at_any_moment_nothing_is_held(background: Background, kind:
 
 def _interrupt(*_: object) -> None:
     raise KeyboardInterrupt
+
+
+def _again(call: Callable[[], object]) -> None:
+    while True:
+        call()
+
+
+def _within(manager: Any) -> None:
+    with manager:
+        threading.Event().wait(5)
+
+
+ATTEMPTS: dict[str, Callable[[sync.Zk], object]] = {
+    "put": lambda zk: _again(lambda: zk.queue("/i/q").put(b"x")),
+    "take": lambda zk: zk.queue("/i/empty").take(5),
+    "add": lambda zk: _again(lambda: zk.counter("/i/n").add(1)),
+    "update": lambda zk: _again(lambda: zk.value("/i/v").update(lambda _: b"whole")),
+    "barrier": lambda zk: zk.barrier("/i/up").wait(5),
+    "double barrier": lambda zk: zk.double_barrier("/i/two", 2).enter(),
+    "group": lambda zk: _within(zk.group("/i/g").join("me")),
+    "cache": lambda zk: _within(zk.cache("/i")),
+    "follow": lambda zk: _within(zk.value("/i/v").follow()),
+    "observe": lambda zk: _within(zk.election("/i/e").observe()),
+}
+
+
+@pytest.mark.parametrize("kind", ATTEMPTS)
+def test_interrupted_at_any_moment_nothing_is_left_and_the_next_call_is_served(
+    background: Background, kind: str
+) -> None:
+    main = threading.main_thread().ident
+    assert main is not None
+    old = signal.signal(signal.SIGUSR1, _interrupt)
+    try:
+        with session(background) as zk, session(background) as other:
+            zk.ensure("/i/two")
+            zk.ensure("/i/g")
+            zk.barrier("/i/up").create()
+            for step in range(20):
+                timer = threading.Timer(
+                    step * 0.0003, lambda: signal.pthread_kill(main, signal.SIGUSR1)
+                )
+                with pytest.raises(KeyboardInterrupt):
+                    timer.start()
+                    ATTEMPTS[kind](zk)
+                wait_until(lambda: other.children("/i/two") + other.children("/i/g") == [])
+
+            zk.queue("/i/empty").put(b"theirs")
+            item = other.queue("/i/empty").take(2)
+            assert item is not None
+            assert item.data == b"theirs"
+            assert other.counter("/i/n").add(1) == zk.counter("/i/n").get()
+            assert zk.value("/i/v").get().data in (b"", b"whole")
+    finally:
+        signal.signal(signal.SIGUSR1, old)
