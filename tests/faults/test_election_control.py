@@ -14,6 +14,7 @@ from typing import Protocol, TypeAlias
 
 import pytest
 from kazoo.client import KazooClient, KazooState
+from tests.faults.recipes_relay import relay_to as losing_relay_to
 from tests.relay import relay_to
 from tests.waiting import eventually
 
@@ -21,6 +22,7 @@ from incumbent import aio
 from incumbent.errors import IncumbentError
 from incumbent.recipes.hold import Hold
 from incumbent.testing import EmbeddedServer
+from incumbent.wire import Create2, Request
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::pytest.PytestUnhandledThreadExceptionWarning"  # kazoo's threads, as it is stopped
@@ -193,6 +195,43 @@ async def test_a_session_that_ends_and_leaves_its_znode_for_a_while_makes_no_two
         await eventually(lambda: any(one.believes() for one in both))
 
     assert "overlap" not in wrong
+
+
+async def test_a_znode_whose_creation_was_lost_with_its_session_is_not_taken_for_the_next_ones(
+    server: EmbeddedServer,
+) -> None:
+    async with (
+        losing_relay_to(server.host, server.port) as relay,
+        aio.connect(relay.hosts, tick=0.0, session_timeout=SESSION) as zk,
+        aio.connect(server.hosts, tick=0.0) as other,
+    ):
+        await other.ensure(PATH)
+
+        def lose(request: Request) -> bool:  # and let nobody in until the session is over
+            relay.is_closed = relay.is_closed or isinstance(request, Create2)
+            return isinstance(request, Create2)
+
+        relay.lose_answer = lose
+        one, before = Ours(), zk.session_id
+        standing = asyncio.create_task(one.stand(zk))
+        await eventually(lambda: relay.is_closed)
+        with server.hold_ephemerals():
+            server.expire(before)
+            relay.lose_answer = lambda request: False
+            relay.is_closed = False
+            await eventually(lambda: _stand_there(other, 2))
+            assert not one.believes()
+        await eventually(one.believes)
+
+        (name,) = await other.children(PATH)
+        stat = await other.exists(f"{PATH}/{name}")
+        assert stat is not None
+        assert stat.ephemeralOwner == zk.session_id != before
+        standing.cancel()
+
+
+async def _stand_there(zk: aio.Zk, number: int) -> bool:
+    return len(await zk.children(PATH)) == number
 
 
 async def test_whatever_befalls_a_candidate_twenty_times_it_leads_again_each_time(

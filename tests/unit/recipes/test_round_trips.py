@@ -35,6 +35,21 @@ async def test_a_sessions_first_lock_costs_one_flight() -> None:
     assert before_block == ["Create2", "GetChildren"]
 
 
+@pytest.mark.parametrize("kind", ["lead", "election"])
+async def test_a_leadership_costs_one_flight(kind: str) -> None:
+    """Its own znode is watched from the beginning, and nobody waits for that."""
+    async with embedded() as server:
+        await with_directory(server, "/l")
+        async with connected(server) as zk:
+            asked = Asked(server)
+            election = zk.election("/l", dialect="ours")
+            async with zk.lead("/l") if kind == "lead" else election.lead():
+                before_block = asked.names(zk.session_id)
+
+    assert before_block[:2] == ["Create2", "GetChildren"]
+    assert before_block[2:] in ([], ["GetData"])
+
+
 async def test_a_lock_in_a_new_directory_costs_two() -> None:
     async with embedded() as server, connected(server) as zk:
         asked = Asked(server)
