@@ -138,7 +138,7 @@ class _Guardian:
         for action in actions:
             a.carry_out(action, self)
         for each in (event, *actions):
-            if each is not None:
+            if each is not None and type(each) is not a.WriteDeadline:  # of many, each beat
                 self.say(self.tell(each))
 
     # ── what the selector says

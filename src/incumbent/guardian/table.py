@@ -137,12 +137,17 @@ class Table:
         return [*self._spawn_agent(now), self._next_wake()]
 
     def handle(self, event: Event, now: float) -> list[Action]:
-        """Decide on one event. Deadlines are looked at in every call, not only at Tick."""
+        """Decide on one event. Deadlines are looked at in every call, not only at Tick; but for a
+        sign of life while nothing is due: it changes no seat's, and only puts off the agent's own.
+        """
         if self.is_done:
             return []
         if now > self._wake_at + self.beat and self._wake_at > 0:
             self._quiet_since = max(self._quiet_since, now - self.beat)  # we slept, not it
-        actions = [*self._decide(event, now), *self._look_at_clock(now), *self._proceed(now)]
+        decided = self._decide(event, now)
+        if _is_alive(event) and not decided and now < self._wake_at:
+            return []  # at most we wake too early
+        actions = [*decided, *self._look_at_clock(now), *self._proceed(now)]
         if self._agent is not _Agent.CONNECTED:
             actions = [each for each in actions if not isinstance(each, Send)]
         before, wake = self._wake_at, self._next_wake()
@@ -477,3 +482,7 @@ class Table:
             times.append(self._act_by)
         self._wake_at = min(times, default=math.inf)
         return WakeAt(self._wake_at)
+
+
+def _is_alive(event: Event) -> bool:
+    return isinstance(event, Received) and isinstance(event.message, m.Alive)

@@ -13,8 +13,6 @@ __all__ = ["of", "of_action", "of_event"]
 
 def of(thing: a.Event | a.Action) -> str:
     """The line for anything that goes into the table or comes out of it."""
-    if isinstance(thing, a.WriteDeadline):  # one for each seat at each beat
-        return ""
     return of_event(thing) if isinstance(thing, a.Event) else of_action(thing)
 
 
