@@ -35,7 +35,6 @@ from tests.postgres import PostgresServer
 from tests.waiting import wait_until
 
 HERE = Path(__file__).parent
-SESSION = 2.0  # seconds: what a crashed server's claims stand for
 FAULTS = {"slow": 0.01, "fail": 0.03, "cut": 0.03}
 
 
@@ -138,6 +137,7 @@ class Town:
         program = "naive.py" if options.naive else "settle.py"
         where = ["--database", self.database, "--gateway", self.gateway]
         where += ["--zookeeper", self.zookeeper, "--threads", str(options.threads)]
+        where += ["--session", str(options.session)]
         for number in range(1, options.servers + 1):
             name = f"settlement-{number}"
             self.settlements.append(self._run(name, [program, *where, "--name", name]))
@@ -192,8 +192,9 @@ class Town:
     def _freeze(self) -> str:
         """Longer than its session lives: others take its orders, and then it wakes up."""
         victim = self.rng.choice(self.settlements)
-        victim.freeze(SESSION + 1.0)
-        return f"{victim.name} frozen for {SESSION + 1:g} s"
+        seconds = self.options.session + 1.0
+        victim.freeze(seconds)
+        return f"{victim.name} frozen for {seconds:g} s"
 
     def _restart_zookeeper(self) -> str:
         if self.server is not None:
@@ -263,6 +264,9 @@ def main() -> int:
     parser.add_argument("--rate", type=float, default=1000.0, help="orders per second")
     parser.add_argument("--servers", type=int, default=4)
     parser.add_argument("--threads", type=int, default=4)
+    parser.add_argument(
+        "--session", type=float, default=2.0, help="seconds for which a dead server's claims stand"
+    )
     parser.add_argument("--postgres", action="store_true", help="Debian's, instead of SQLite")
     parser.add_argument("--ensemble", action="store_true", help="three Apache ZooKeeper servers")
     parser.add_argument("--naive", action="store_true", help="the published way: bills twice")

@@ -59,11 +59,12 @@ def main() -> None:
     where = os.environ.get("INCUMBENT_ZOOKEEPER", "127.0.0.1:2181")
     parser.add_argument("--zookeeper", default=where, metavar="HOSTS")
     parser.add_argument("--threads", type=int, default=4)
+    parser.add_argument("--session", type=float, default=2.0, metavar="SECONDS")
     parser.add_argument("--name", default=f"naive-{os.getpid()}")
     options = parser.parse_args()
 
     engine = connect(options.database)
-    zk = KazooClient(options.zookeeper, timeout=2)
+    zk = KazooClient(options.zookeeper, timeout=options.session)
     zk.start()
     threads = [
         threading.Thread(target=work, args=(engine, zk, options.gateway, options.name))

@@ -76,13 +76,16 @@ def main() -> None:
     where = os.environ.get("INCUMBENT_ZOOKEEPER", "127.0.0.1:2181")
     parser.add_argument("--zookeeper", default=where, metavar="HOSTS")
     parser.add_argument("--threads", type=int, default=4)
+    parser.add_argument("--session", type=float, default=2.0, metavar="SECONDS")
     name = os.environ.get("INCUMBENT_SEAT", f"settlement-{os.getpid()}")
     parser.add_argument("--name", default=name)
     options = parser.parse_args()
 
     settlement = Settlement(connect(options.database), options.gateway, options.name)
     with (
-        incumbent.connect(options.zookeeper, session_timeout=2.0, insecure=True) as zk,
+        incumbent.connect(
+            options.zookeeper, timeout=600, session_timeout=options.session, insecure=True
+        ) as zk,
         zk.work("/settlement", lag=0.1) as work,
     ):
         signal.signal(signal.SIGTERM, lambda *_: work.stop())

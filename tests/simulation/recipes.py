@@ -24,6 +24,7 @@ from tests.simulation.reports import explain, extra, timeline_of
 from incumbent import aio
 from incumbent.client import Client
 from incumbent.errors import IncumbentError, NoNode
+from incumbent.recipes.flight import flight
 from incumbent.recipes.hold import Hold
 from incumbent.server import MemoryStore, Server
 from incumbent.server.store import Batch
@@ -31,6 +32,7 @@ from incumbent.server.tree import Transaction
 from incumbent.testing.faults import ALL_KINDS, Fault, draw, inflict
 from incumbent.testing.timeline import Timeline
 from incumbent.testing.world import Host, Process, World
+from incumbent.wire import GetChildren, GetData
 
 __all__ = ["FIRST", "SESSION", "SOAK", "Belief", "Trial", "cases"]
 
@@ -262,18 +264,22 @@ class Trial:
             await self.done(zk)
 
     async def tree(self, zk: aio.Zk) -> dict[str, bytes]:
-        """All znodes below the root, with their data."""
+        """All znodes below the root, with their data; a flight for each level."""
         found: dict[str, bytes] = {}
         paths = [self.root]
         while paths:
-            path = paths.pop()
-            try:
-                data, _ = await zk.get(path)
-                paths += [f"{path}/{name}" for name in await zk.children(path)]
-            except NoNode:
-                continue
-            if path != self.root:
-                found[path] = data
+            answers = await flight(zk.client, *map(GetData, paths), *map(GetChildren, paths))
+            below: list[str] = []
+            for path, read, names in zip(paths, answers, answers[len(paths) :], strict=False):
+                for answer in (read, names):
+                    if isinstance(answer, BaseException) and not isinstance(answer, NoNode):
+                        raise answer
+                if isinstance(read, NoNode) or isinstance(names, NoNode):
+                    continue
+                found[path] = read[0]
+                below += [f"{path}/{name}" for name in names]
+            paths = below
+        found.pop(self.root, None)
         return found
 
     # -- the whole

@@ -174,6 +174,7 @@ MUTANTS = [
         "work/claim.py",
         "        left = self.lease.valid_until - self._owner.grace - self._client.clock.boottime()\n",
         "        left = 60.0\n",
+        ("freeze",),
         world="work",
     ),
     Mutant(
@@ -181,6 +182,7 @@ MUTANTS = [
         "work/claim.py",
         "        wait = self._owner.lag if leaves_effects else 0.0\n",
         "        wait = 0.0\n",
+        ("freeze",),
         world="work",
     ),
     Mutant(

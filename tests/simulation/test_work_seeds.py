@@ -15,12 +15,13 @@ from tests.simulation.on_ensemble import on_ensemble
 from tests.simulation.work import WorkQueueTrial, WorkTrial
 
 FIRST = int(os.environ.get("FIRST", "0"))
-SEEDS = int(os.environ.get("SEEDS", "20"))
+SEEDS = int(os.environ.get("SEEDS", "100"))
+"""Eight times as many of the first kind: a minute of a core in all, some 50 ms each."""
 
-PER_TEST = 10
+PER_TEST = 20
 
 
-@pytest.mark.parametrize("first", range(FIRST, FIRST + 6 * SEEDS, PER_TEST))
+@pytest.mark.parametrize("first", range(FIRST, FIRST + 8 * SEEDS, PER_TEST))
 def test_each_order_is_charged_once(first: int) -> None:
     for seed in range(first, first + PER_TEST):
         WorkTrial(seed).run()
@@ -38,11 +39,7 @@ def test_each_item_of_a_work_queue_is_done(first: int) -> None:
         WorkQueueTrial(seed).run()
 
 
-def test_a_claim_that_went_with_its_session_is_not_taken_for_one_that_was_ended() -> None:
-    WorkQueueTrial(14).run()
-
-
-@pytest.mark.parametrize("seed", range(FIRST, FIRST + SEEDS // 5))
+@pytest.mark.parametrize("seed", range(FIRST, FIRST + SEEDS // 20))
 def test_the_same_on_an_ensemble(seed: int) -> None:
     on_ensemble(WorkTrial)(seed).run()
 
@@ -51,15 +48,10 @@ def test_the_published_way_is_caught_charging_twice() -> None:
     assert main("work-naive", 0, 20, ()) == CAUGHT
 
 
-def test_a_claim_that_was_ended_while_it_was_being_proven_holds_nobody_up() -> None:
-    for seed in (2, 5, 57):
-        WorkTrial(seed).run()
-
-
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
 def test_many_more_seeds() -> None:
-    for seed in range(FIRST + 6 * SEEDS, FIRST + 6 * SEEDS + 4_000):
+    for seed in range(FIRST + 8 * SEEDS, FIRST + 8 * SEEDS + 4_000):
         WorkTrial(seed).run()
         WorkQueueTrial(seed).run()
 

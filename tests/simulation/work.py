@@ -30,23 +30,24 @@ __all__ = ["NaiveTrial", "WorkQueueTrial", "WorkTrial"]
 LAG = 0.5
 """Seconds, as stated to the library; the copies lag for a little less, for clocks drift."""
 
-KEEP_DONE = 12.0
+KEEP_DONE = 8.0
 
-OLDEST_LIST = 16.0  # seconds: older than the marks, as a process that was frozen has it
+OLDEST_LIST = 9.0  # seconds: older than the marks, as a process that was frozen has it
 
 
 class WorkTrial(Trial):
     """Each order is charged once, and all of them are in the end."""
 
     name = "work"
-    faults_for = 5.0
-    look_every = 0.05
-    orders = 10
+    faults_for = 3.0
+    look_every = 0.5  # besides whenever somebody begins
+    orders = 4
 
     def __init__(
         self, seed: int, *, kinds: Sequence[str] = (), faults: Sequence[Fault] | None = None
     ) -> None:
         kinds = kinds or [kind for kind in ALL_KINDS if kind != "jump boottime"]
+        self.names = ("n1", "n2") if seed % 4 else ("n1", "n2", "n3")
         super().__init__(seed, kinds=kinds, faults=faults)
         self.closed_at: dict[str, float] = {}
         self.failures: dict[str, int] = {}
@@ -78,13 +79,15 @@ class WorkTrial(Trial):
         async with zk.work("/app", lag=LAG, keep_done=KEEP_DONE) as work:
             match host.rng.choice(["run", "run", "claims", "one", "cancelled"]):
                 case "run":
-                    stop = asyncio.get_running_loop().call_later(host.rng.uniform(1, 6), work.stop)
+                    stop = asyncio.get_running_loop().call_later(
+                        host.rng.uniform(0.5, 4), work.stop
+                    )
                     await work.run(
                         lambda: self.listed(host),
                         lambda claim: self.settle_order(claim, host),
                         workers=3,
                         tries=1_000,
-                        idle=0.3,
+                        idle=0.7,
                     )
                     stop.cancel()
                 case "claims":
@@ -107,7 +110,7 @@ class WorkTrial(Trial):
                     await asyncio.wait([taking])
                     if not taking.cancelled() and (error := taking.exception()) is not None:
                         raise error
-        await asyncio.sleep(host.rng.expovariate(5))
+        await asyncio.sleep(host.rng.expovariate(2))
 
     async def take(self, work: Work, host: Host) -> None:
         for found in (await work.take(self.listed(host))).values():
@@ -177,7 +180,7 @@ class WorkTrial(Trial):
                 left = [f"o{n}" for n in range(self.orders) if f"o{n}" not in self.closed_at]
                 self.blame(f"lost within {self.progress_within:g} s of healing: {left}")
                 return
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.3)
 
     def leftovers(self, tree: Mapping[str, bytes]) -> Sequence[str]:
         """Claims; and marks older than what sweeps them are looked at elsewhere."""
@@ -190,7 +193,7 @@ class WorkQueueTrial(Trial):
 
     name = "work-queue"
     faults_for = 5.0
-    look_every = 0.05
+    look_every = 0.5
     most = 20  # items
 
     def __init__(
@@ -198,6 +201,7 @@ class WorkQueueTrial(Trial):
     ) -> None:
         super().__init__(seed, kinds=kinds, faults=faults)
         self.put: set[bytes] = set()
+        self.putting: dict[bytes, Process] = {}
         self.finished: set[bytes] = set()
         self.ending: set[bytes] = set()
         self.at_work: dict[bytes, list[tuple[Process, Claim]]] = {}
@@ -210,8 +214,12 @@ class WorkQueueTrial(Trial):
                     self.begun += 1
                     data = f"{self.begun}".encode()
                     delay = host.rng.choice([0.0, host.rng.uniform(0, 2)])
-                    await queue.put(data, delay=delay)
-                    self.put.add(data)
+                    self.putting[data] = host.processes[0]
+                    try:
+                        await queue.put(data, delay=delay)
+                        self.put.add(data)
+                    finally:
+                        del self.putting[data]
                 elif host.rng.random() < 0.2:
                     taking = asyncio.create_task(queue.take())
                     await asyncio.wait([taking], timeout=host.rng.expovariate(10))
@@ -233,6 +241,7 @@ class WorkQueueTrial(Trial):
                 if host.rng.random() < 0.1:
                     await claim.fail("so")
                     return
+                claim.ensure()
                 if claim.payload in self.finished:
                     self.blame(f"{claim.payload!r} was given out after it was done")
                 self.ending.add(claim.payload)
@@ -265,11 +274,13 @@ class WorkQueueTrial(Trial):
             if self.world.now > deadline:
                 self.blame(f"still in the queue {self.progress_within:g} s after healing")
                 return
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(0.5)
 
     async def left(self) -> bool:
-        """Is anything still there? Nothing more is put."""
+        """Is anything still there, or on its way? Nothing more is put."""
         self.begun = self.most
+        if any(process.alive for process in self.putting.values()):
+            return True
         judge = self.world.host("judge")
         found: list[str] = []
 
@@ -292,6 +303,8 @@ class NaiveTrial(WorkTrial):
     delete it. It must be caught."""
 
     name = "naive"
+    faults_for = 5.0
+    orders = 10
 
     async def use(self, zk: aio.Zk, host: Host) -> None:
         await zk.ensure("/app")

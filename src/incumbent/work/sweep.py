@@ -18,6 +18,7 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 
 from incumbent.client import Client
 from incumbent.errors import IncumbentError, MalformedValue, NoNode
@@ -55,8 +56,6 @@ class Sweeper:
         self._rng = rng
         self._server_time = server_time
         self._own: deque[tuple[float, str, int]] = deque(maxlen=_MOST)
-        self._shards = list(SHARDS)
-        rng.shuffle(self._shards)
 
     def marked(self, path: str, version: int) -> None:
         """We have marked this record as done, and it has this version."""
@@ -64,15 +63,20 @@ class Sweeper:
 
     async def run(self) -> None:
         """Until cancelled."""
-        step = min(10.0, self._keep_done / len(self._shards))
+        shards: list[str] = []  # what is made while we go through them has no old marks
+        step = self._keep_done / len(SHARDS)
         while True:
-            for shard in self._shards:
-                await asyncio.sleep(step * self._rng.uniform(0.8, 1.2))
-                try:
+            for shard in shards or [""]:
+                await asyncio.sleep(min(10.0, step) * self._rng.uniform(0.8, 1.2))
+                with suppress(IncumbentError):  # a mark that stays does no harm
                     await self._sweep_own()
-                    await self._sweep_shard(f"{self._path}/{shard}")
-                except IncumbentError:
-                    continue  # a mark that stays does no harm
+                    if shard:
+                        await self._sweep_shard(f"{self._path}/{shard}")
+            with suppress(IncumbentError):
+                found = await self._client.children(self._path)
+                shards = [name for name in found if name in SHARDS]
+                self._rng.shuffle(shards)
+            step = self._keep_done / max(1, len(shards))
 
     async def _sweep_own(self) -> None:
         now = self._client.clock.boottime()

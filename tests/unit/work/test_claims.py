@@ -373,6 +373,15 @@ async def test_a_closed_session_says_so() -> None:
             await work.take(["x"])
 
 
+async def test_a_claim_that_was_ended_while_it_was_being_proven_holds_nobody_up() -> None:
+    async with embedded() as server, connected(server) as zk, zk.work("/w") as work:
+        claim = (await work.take(["x"]))["x"]
+        assert isinstance(claim, Claim)
+        await claim.give_back()
+
+        await asyncio.wait_for(work._here._prove([claim]), 5)
+
+
 async def test_old_marks_are_swept_by_who_made_them_and_by_others() -> None:
     async with embedded() as server, connected(server) as one, connected(server) as two:
         async with one.work("/w", lag=0.1, keep_done=0.6) as work:
