@@ -6,7 +6,8 @@
 
 in `/etc/incumbent/agent.toml`, and nowhere else. A program is judged by the path at which it is
 found; `*` stands for any name within one directory. What it is told, by arguments and
-environment, is not judged, but for LD_…, by which the tree could have it run anything.
+environment, is not judged, but for variables by which the tree could have it run anything: those of
+the loader (LD_…), PATH, and what shells and interpreters read code from.
 
 Rule of this file: pure; what is not allowed by name is refused.
 """
@@ -19,6 +20,12 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 __all__ = ["EVERYTHING", "Allowances"]
+
+_CODES = ("LD_", "PYTHON", "PERL5", "RUBY", "BASH_FUNC_")
+_CODE = frozenset(
+    ("PATH", "ENV", "BASH_ENV", "IFS", "GCONV_PATH", "NODE_OPTIONS", "JAVA_TOOL_OPTIONS")
+)
+"""Names of variables that say what else a program runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +51,7 @@ class Allowances:
         fits = any(_fits(executable, pattern) for pattern in self.commands)
         if ".." in executable.split("/") or not fits:
             return f"this node does not run {executable} (allow_commands in {self.source})"
-        loaded = sorted(name for name in variables if name.startswith("LD_"))
+        loaded = sorted(name for name in variables if name in _CODE or name.startswith(_CODES))
         if loaded:
             return (
                 f"{loaded[0]} is set for it, by which it could run anything, and this node does "

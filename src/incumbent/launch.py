@@ -103,7 +103,10 @@ def launch(
         raise SpecErrors([SpecError(spec.name, 0, "command", problem)])
     if refused := allowed.why_not_user(user_of(spec)):
         raise SpecErrors([SpecError(spec.name, 0, "user", refused)])
-    if refused := allowed.why_not_program(executable, [*spec.env, *spec.config]):
+    judged = [*spec.env, *spec.config]
+    if spec.env_file is not None and not _is_the_nodes(spec.env_file):
+        judged += _read_env_file(Path(spec.env_file))
+    if refused := allowed.why_not_program(executable, judged):
         raise SpecErrors([SpecError(spec.name, 0, "command", refused)])
     argv = spec.command
     if allowed.commands is not None:  # what was judged is what is run, whatever is found later
@@ -289,6 +292,14 @@ def env_file_problem(path: str) -> str:
     if not mode & (stat.S_IROTH | stat.S_IWOTH | stat.S_IWGRP):
         return ""
     return f"{path} may have secrets, and others can read or change it: chmod o=,g-w {path}"
+
+
+def _is_the_nodes(path: str) -> bool:
+    """Whether a file is root's or the agent's: the tree may name any that there is."""
+    try:
+        return Path(path).stat().st_uid in (0, os.geteuid())
+    except OSError:
+        return False
 
 
 def _read_env_file(path: Path) -> dict[str, str]:

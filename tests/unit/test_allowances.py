@@ -30,10 +30,13 @@ def test_nothing_else_may(path: str) -> None:
     )
 
 
-def test_nor_may_the_tree_have_something_else_loaded_into_it() -> None:
-    why = NODE.why_not_program("/usr/bin/redis-server", {"LD_PRELOAD": "/tmp/evil.so"})
+@pytest.mark.parametrize(
+    "name", ["LD_PRELOAD", "PATH", "BASH_ENV", "ENV", "PYTHONPATH", "PERL5LIB", "NODE_OPTIONS"]
+)
+def test_nor_may_the_tree_have_something_else_run_by_it(name: str) -> None:
+    why = NODE.why_not_program("/srv/app/bin/web", {"PORT": "80", name: "/tmp/evil"})
 
-    assert why.startswith("LD_PRELOAD is set for it, by which it could run anything")
+    assert why.startswith(f"{name} is set for it, by which it could run anything")
 
 
 def test_users_go_by_name() -> None:

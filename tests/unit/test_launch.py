@@ -320,3 +320,30 @@ def test_configuration_that_loads_code_is_refused_where_commands_are_limited() -
     assert "LD_PRELOAD is set for it" in refusal(spec, BASE, allowed)
     with pytest.raises(SpecErrors, match="LD_PRELOAD is set for it"):
         launch(spec, "web/0", "n1", 1, BASE, allowed)
+
+
+def test_what_the_tree_may_run_is_judged_where_its_own_path_finds_it_and_there_it_is_run(
+    tmp_path: Path,
+) -> None:
+    evil = tmp_path / "sleep"
+    evil.write_text("#!/bin/sh\n")
+    evil.chmod(0o755)
+    allowed = Allowances(commands=("/usr/bin/sleep", "/bin/sleep"), source="agent.toml")
+    spec = Spec(name="web", command=("sleep", "1"), env={"PATH": str(tmp_path)})
+
+    with pytest.raises(SpecErrors, match=f"this node does not run {evil}"):
+        launch(spec, "web/0", "n1", 1, BASE, allowed)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_an_env_file_that_is_somebody_elses_is_judged_as_the_tree_is(tmp_path: Path) -> None:
+    allowed = Allowances(commands=("/usr/bin/sleep", "/bin/sleep"), source="agent.toml")
+    file = tmp_path / "env"
+    file.write_text("LD_PRELOAD=/tmp/evil.so\n")
+    file.chmod(0o600)
+    spec = Spec(name="web", command=("sleep", "1"), env_file=str(file))
+
+    assert launch(spec, "web/0", "n1", 1, BASE, allowed).env["LD_PRELOAD"]
+    os.chown(file, 65534, 65534)
+    with pytest.raises(SpecErrors, match="LD_PRELOAD is set for it"):
+        launch(spec, "web/0", "n1", 1, BASE, allowed)
