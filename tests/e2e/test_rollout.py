@@ -88,6 +88,12 @@ def test_each_copy_is_up_again_before_the_next_one_is_stopped(nodes: Nodes, tmp_
     seats = [seat for seat, what in web.events("2") if what == "ready"]
     assert sorted(seats) == [f"web/{k}" for k in COPIES]
 
+    done = nodes.cli("restart", "web", "--max-parallel", "1")
+
+    assert (done.returncode, len(done.stdout.splitlines())) == (0, 4), done.stderr
+    again = [what for _, what in web.events("2")][len(whats) :]
+    assert again == ["stop", "start", "ready"] * 4, "copies are counted, not components"
+
 
 def test_a_bad_value_stops_at_the_first_copy_and_is_told(nodes: Nodes, tmp_path: Path) -> None:
     web = Web(nodes, tmp_path)

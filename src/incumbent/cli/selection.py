@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from incumbent.agent.tree import Tree, seat_name
@@ -40,6 +40,12 @@ class Choice:
     @property
     def seats(self) -> list[str]:
         return [seat_name(self.component, number) for number in self.numbers]
+
+    def singly(self) -> list[Choice]:
+        """Each of its copies as a choice of its own."""
+        if self.spec is None or self.spec.copies == 1:
+            return [self]
+        return [replace(self, only=(number,)) for number in self.numbers]
 
     @property
     def title(self) -> str:

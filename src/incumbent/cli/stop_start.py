@@ -62,7 +62,7 @@ Parallel = Annotated[
         "--max-parallel",
         metavar="N",
         min=1,
-        help="Wait, and have N under way at a time; stop at the first that fails.",
+        help="Wait, and have N copies under way at a time; stop at the first that fails.",
     ),
 ]
 
@@ -340,7 +340,8 @@ def _order(command: Command, called: _Called, wait: bool) -> None:
     what = f"{command.do} {command.signal}".strip()
 
     async def work(client: Client, tree: Tree, choice: Choice) -> str:
-        path = await lifecycle.order(client, tree, choice, command, order_id=order_id)
+        which = "".join(f"-{number}" for number in choice.only)[:40]
+        path = await lifecycle.order(client, tree, choice, command, order_id=order_id + which)
         if not wait:
             return f"is ordered to {what} ({path})"
         outcomes = await lifecycle.until_outcome(client, tree, choice.component, path)
@@ -355,7 +356,7 @@ def _order(command: Command, called: _Called, wait: bool) -> None:
 
 def _each(called: _Called, work: Work) -> None:
     """Do it for each of the components meant and print what was done: all at once, or
-    `parallel` of them at a time, and no more after one has failed.
+    `parallel` of their copies at a time, and no more after one has failed.
     """
     settings = resolve({"zookeeper": called.zookeeper, "root": called.root})
     tree = Tree(settings.root)
@@ -365,6 +366,8 @@ def _each(called: _Called, work: Work) -> None:
             choices = await select(
                 client, tree, called.names or [], node=called.node, labels=called.labels or []
             )
+            if called.parallel is not None:
+                choices = [one for choice in choices for one in choice.singly()]
             problems, left = await _carry_out(client, tree, choices, called, work)
         for problem in problems[:-1]:
             say(str(problem))
