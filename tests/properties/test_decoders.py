@@ -46,7 +46,7 @@ from incumbent.wire import (
     decode_request,
     frame,
 )
-from incumbent.wire.jute import Reader
+from incumbent.wire.jute import STRING, Reader, read_strings, vector
 
 LIMIT = 4096
 SEEDS: list[bytes] = [
@@ -183,3 +183,29 @@ def test_a_journal_that_is_none_says_so() -> None:
             unpack_transactions(body)
         except RemoteWireError:
             continue
+
+
+def test_a_list_of_strings_is_read_as_any_other_vector_is() -> None:
+    rng = random.Random(1)
+    refused = 0
+    for _ in range(3000):
+        body = bytearray()
+        strings = [rng.choice([None, "", "a", "é" * 3, "x" * 50]) for _ in range(rng.randrange(5))]
+        vector(STRING).write(body, strings)
+        for _ in range(rng.choice([0, 0, 1, 2])):
+            body[rng.randrange(len(body))] = rng.randrange(256)
+        whole = bytes(body[: rng.choice([len(body), len(body), rng.randrange(len(body))])])
+
+        results = [_outcome(read, whole) for read in (vector(STRING).read, read_strings)]
+
+        assert results[0] == results[1]
+        refused += isinstance(results[0], str)
+    assert refused > 500
+
+
+def _outcome(read: Callable[[Reader], object], body: bytes) -> object:
+    reader = Reader(body)
+    try:
+        return read(reader), reader.pos
+    except RemoteWireError as error:
+        return str(error)

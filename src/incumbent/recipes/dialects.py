@@ -30,6 +30,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 from incumbent.errors import MixedDialects, QueueExhausted
@@ -79,6 +80,12 @@ _FORMS: Mapping[str, _Form] = {
 }
 
 
+@lru_cache(maxsize=4096)
+def _match(kind: str, name: str) -> Contender | None:
+    """Who waits in a long line reads the same names again and again."""
+    return _FORMS[kind].match(name)
+
+
 @dataclass(frozen=True, slots=True)
 class Dialect:
     """One way of naming contenders: `kind` as above, with a `prefix` if it is plain."""
@@ -120,7 +127,7 @@ class Dialect:
     def contender(self, name: str) -> Contender | None:
         """`name` as a contender of this dialect, or None."""
         if self.kind != "plain":
-            return _FORMS[self.kind].match(name)
+            return _match(self.kind, name)
         suffix = name[len(self.prefix) :]
         if name.startswith(self.prefix) and _SEQUENTIAL.fullmatch(suffix):
             return Contender(int(suffix), name)

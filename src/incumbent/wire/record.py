@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, ClassVar, NamedTuple
 
-from incumbent.wire.jute import INT, STRING, Codec, Reader, vector
+from incumbent.wire.jute import INT, STRING, Codec, Reader, read_strings, vector
 from incumbent.wire.protocol import AclPerm, Op
 
 __all__ = [
@@ -104,7 +104,7 @@ def _read_acls(reader: Reader) -> list[Acl]:
 
 
 ACLS = Codec(_ANY_ACLS.write, _read_acls)
-STRINGS = vector(STRING)
+STRINGS = Codec(vector(STRING).write, read_strings)
 IDS = vector(
     Codec(
         _write_id,
