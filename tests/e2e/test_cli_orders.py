@@ -179,11 +179,11 @@ def test_upgrades_en_masse_go_one_by_one_hold_no_election_and_end_at_the_first_f
     nothing = nodes.cli("restart", "--label", "team=y")
 
     assert done.returncode == 0, done.stderr
-    assert [line.split()[0] for line in done.stdout.splitlines()] == ["a", "web", "z"]
+    assert [line.split()[0] for line in done.stdout.splitlines()] == ["a", "web/0", "web/1", "z"]
     assert elections(nodes) == held, "a restart held an election"
     assert nodes.cluster().components[1].seats[0].record.epoch == before + 1
     assert failed.returncode == 1
-    assert "not begun: z" in failed.stderr
+    assert "not begun: web/1, z" in failed.stderr
     assert "a restart done" in only.stdout
     assert nothing.stderr.strip().endswith(
         "no component here has team=y; labels there are: team=x (`labels` in the component file)"
