@@ -13,6 +13,8 @@ import pytest
 from tests.e2e.nodes import INCUMBENT, Nodes, is_alive
 from tests.waiting import wait_until
 
+from incumbent.agent.tree import Observed, Tree, read
+
 SLEEP = 'command = "sleep 1000"\n'
 TREE = "/incumbent/components/web"
 
@@ -221,3 +223,23 @@ def test_status_goes_on_to_show_what_changes(nodes: Nodes) -> None:
     watching.wait_for('"state": "stopped"')
     watching.send(signal.SIGINT)
     assert watching.ends(10.0) == 130
+
+
+def test_of_many_that_are_stopped_one_that_hangs_holds_up_no_other(nodes: Nodes) -> None:
+    hangs = '[component.hangs]\ncommand = ["sh", "-c", "trap : TERM; while :; do sleep 1; done"]\n'
+    names = [f"c{n}" for n in range(5)]
+    nodes.apply(hangs + "".join(f"[component.{name}]\n{SLEEP}" for name in names))
+    for name in ("hangs", *names):
+        nodes.wait(name, "running", timeout=60.0)
+
+    done = nodes.cli("stop", "c*", "hangs", "--wait")
+
+    assert done.returncode == 0, done.stderr
+    ends = {name: _stopped_at(nodes, name) for name in ("hangs", *names)}
+    assert max(ends, key=lambda name: ends[name]) == "hangs"
+
+
+def _stopped_at(nodes: Nodes, name: str) -> float:
+    path = Tree().observed(f"{name}/0")
+    data, _stat = nodes.ask(lambda client: client.get(path))
+    return read(Observed, data, path).since

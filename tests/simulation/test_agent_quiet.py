@@ -1,0 +1,165 @@
+"""What must not happen: writes of an idle cluster, starts that nothing asked for, failures of programs
+that only slept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from tests.simulation.failing import Quiet
+
+from incumbent.client import Client
+from incumbent.errors import NoNode
+from incumbent.guardian.messages import Start
+from incumbent.testing.processes import Program
+
+
+class Well(Quiet):
+    """Three seats whose programs never fail."""
+
+    fails = False
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.seats = 3
+
+    def behaves(self, start: Start) -> Program:
+        return Program()
+
+    async def ask(self, question: Any) -> Any:
+        """`question(client)`, in a session of an operator's."""
+        answers: list[Any] = []
+
+        async def asking() -> None:
+            client = await self.operator()
+            answers.append(await question(client))
+            await client.close()
+
+        await self.world.host("ops").call(asking(), "asking")
+        return answers[0]
+
+    def later_starts(self, seat: str = "") -> list[dict[str, Any]]:
+        """Those after the first ten seconds, in which nodes join one after the other."""
+        later = [each for each in self.starts() if each["boottime_ns"] > 10e9]
+        return [each for each in later if seat in ("", each["seat"])]
+
+
+async def tree_of(client: Client, path: str = "/incumbent") -> dict[str, tuple[int, int]]:
+    """Every znode below, with the zxids of its last change and of its children's."""
+    _data, stat = await client.get(path)
+    found = {path: (stat.mzxid, stat.pzxid)}
+    for name in await client.children(path):
+        found |= await tree_of(client, f"{path}/{name}")
+    return found
+
+
+class Idle(Well):
+    async def meanwhile(self) -> None:
+        await asyncio.sleep(30.0)
+        self.before = await self.ask(tree_of)
+        await asyncio.sleep(120.0)
+        self.after = await self.ask(tree_of)
+
+
+def test_an_idle_cluster_changes_no_znode() -> None:
+    """Its beats are checks, which change nothing."""
+    cluster = Idle(1)
+
+    cluster.run()
+
+    assert len(cluster.before) > 30
+    assert cluster.after == cluster.before
+    assert cluster.later_starts() == []
+
+
+class Partitioned(Well):
+    """n1 is cut off for longer than a session and healed, thirty times."""
+
+    async def meanwhile(self) -> None:
+        await asyncio.sleep(10.0)
+        for _ in range(30):
+            self.world.cut("n1", "zk")
+            await asyncio.sleep(9.0)
+            self.world.heal_all()
+            await asyncio.sleep(9.0)
+
+
+def test_thirty_partitions_start_a_program_once_for_each_node_that_gets_it() -> None:
+    """What took over runs on when the partition heals; nothing is placed besides and stopped again."""
+    cluster = Partitioned(1)
+
+    cluster.run()
+
+    for seat in ("c0/0", "c1/0", "c2/0"):
+        for before, after in pairwise(cluster.later_starts(seat)):
+            assert before["node"] != after["node"], f"{seat} was started in place"
+
+
+class Trembling(Well):
+    """All connections drop and come back every 50 to 300 ms, for a minute."""
+
+    async def meanwhile(self) -> None:
+        await asyncio.sleep(10.0)
+        rng = self.world.rng
+        until = self.world.now + 60.0
+        self.most = 0
+        while self.world.now < until:
+            for name in ("n1", "n2", "n3"):
+                self.world.reset(name, "zk")
+            await asyncio.sleep(rng.uniform(0.05, 0.3))
+            if rng.random() < 0.1:
+                self.most = max(self.most, *(await self.ask(self.candidates)).values())
+        self.world.heal_all()
+        await asyncio.sleep(10.0)
+
+    async def candidates(self, client: Client) -> Counter[tuple[str, str]]:
+        """(seat, session) → its candidates."""
+        found: Counter[tuple[str, str]] = Counter()
+        for number in range(self.seats):
+            seat = f"c{number}/0"
+            try:
+                names = await client.children(self.tree.election(seat))
+            except NoNode:
+                continue
+            found.update((seat, name.partition("-")[0]) for name in names)
+        return found
+
+
+@pytest.mark.parametrize("seed", range(1, 3))
+def test_connections_that_drop_all_the_time_make_no_second_candidate_and_no_second_start(
+    seed: int,
+) -> None:
+    cluster = Trembling(seed)
+
+    cluster.run()
+
+    assert cluster.most == 1, "one candidate of a session in a seat's line"
+    assert cluster.later_starts() == []
+
+
+class Asleep(Well):
+    """All machines but the server's sleep for ten minutes."""
+
+    async def meanwhile(self) -> None:
+        await asyncio.sleep(10.0)
+        for name in ("n1", "n2", "n3"):
+            self.world.host(name).suspend()
+        await asyncio.sleep(600.0)
+        for name in ("n1", "n2", "n3"):
+            self.world.host(name).resume()
+        self.journal.write("fault")
+        await asyncio.sleep(20.0)
+
+
+def test_machines_that_slept_fence_their_programs_and_count_no_failure() -> None:
+    cluster = Asleep(1)
+
+    cluster.run()  # no failure is in the tree, or it would say so
+
+    for seat in ("c0/0", "c1/0", "c2/0"):
+        assert len(cluster.later_starts(seat)) == 1
+    assert all(len(node.machine.losses()) == 1 for node in cluster.nodes.values())
