@@ -136,6 +136,9 @@ def resolve(
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
     for source in sources:
+        own = source.values.get("zookeeper")
+        if source.runtime is not None and values.get("zookeeper", own) != own:
+            continue  # its root and its times are those of its own server
         for key, value in source.values.items():
             if key not in values:
                 values[key], origins[key] = value, source.names.get(key, source.place)

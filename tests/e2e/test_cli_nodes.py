@@ -15,6 +15,7 @@ from tests.e2e.nodes import INCUMBENT, Nodes, is_alive, run_cli
 from tests.waiting import wait_until
 
 from incumbent.agent.tree import Tree
+from incumbent.cli import local
 
 SLEEP = 'command = "sleep 1000"\n'
 
@@ -349,3 +350,25 @@ def test_what_cannot_be_limited_here_is_said_and_what_can_be_is(nodes: Nodes) ->
         file.read_text() == "67108864\n" for file in Path("/sys/fs/cgroup").glob("**/memory.max")
     )
     assert ("not limited on this node: memory (" in row["why"]) != is_limited
+
+
+def test_a_data_directory_may_have_a_long_path(nodes: Nodes) -> None:
+    folder = nodes.folder / ("long" * 30)
+    node = nodes.start("n1", "--data", str(folder))
+
+    wait_until(lambda: local.ask(folder) is not None, what="the agent to answer on its socket")
+    assert not [line for line in node.guardian.complaints() if "control socket" in line]
+
+
+def test_an_agent_that_waits_for_its_name_stops_when_it_is_told_to(tmp_path: Path) -> None:
+    with Nodes(tmp_path, tick=0.5, session=8.0) as nodes:
+        node = nodes.start("n1")
+        before = nodes.cluster().nodes["n1"].session
+        node.kill()
+        node.start_again()
+        node.guardian.wait_for_complaint("waiting for this node's old session")
+
+        code = node.stop()
+        after = nodes.cluster().nodes["n1"].session
+
+    assert (code, after) == (0, before)

@@ -44,3 +44,13 @@ def test_zookeeper_is_worked_at_and_what_runs_goes_on(tmp_path: Path) -> None:
     assert resumed.stdout == "resumed: n1, n2 go by their leases\n", resumed.stderr
     assert [row["pid"] for row in after] == [row["pid"] for row in before]
     assert moved["epoch"] == before[0]["epoch"] + 1
+
+
+def test_pause_and_resume_tell_of_a_single_node_too(tmp_path: Path) -> None:
+    with Nodes(tmp_path) as nodes:
+        nodes.start("n1")
+
+        paused, resumed = nodes.cli("pause"), nodes.cli("resume")
+
+    assert paused.stdout.startswith("paused: n1 has heard; ZooKeeper may be stopped now")
+    assert resumed.stdout == "resumed: n1 goes by its lease\n"

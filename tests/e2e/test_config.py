@@ -80,8 +80,10 @@ command = "sleep 1000"
     wait_until(lambda: out.exists() and out.read_text().endswith("8 be kind\n"))
     assert out.read_text() == "7 be kind\n8 be kind\n"
     assert nodes.wait("other", "running")["pid"] == other["pid"]
-    files = list((nodes.nodes[0].data / "config").iterdir())
-    assert [(f.name, f.stat().st_mode & 0o777) for f in files] == [("web-0.RULES", 0o600)]
+    files = list((nodes.nodes[0].data / "config").glob("*/*"))
+    assert [(f.name, f.stat().st_mode & 0o777) for f in files] == [("RULES", 0o600)]
+    assert nodes.cli("remove", "web").returncode == 0
+    wait_until(lambda: not files[0].exists(), what="its configuration to go too")
 
 
 def test_with_sighup_the_program_finds_the_new_file_and_goes_on(

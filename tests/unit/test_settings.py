@@ -170,6 +170,16 @@ def test_up_is_forgotten_when_another_zookeeper_is_named(places: Places) -> None
     assert settings.agent_folders == (settings.data,)
 
 
+def test_the_root_and_times_of_up_are_not_those_of_another_zookeeper(places: Places) -> None:
+    places.run_up("127.0.0.1:40001", session_timeout=4.0)
+
+    other = places.resolve({"zookeeper": "zk1"})
+    same = places.resolve({"zookeeper": "127.0.0.1:40001"})
+
+    assert (other.root, other.session_timeout, other.tick) == ("/incumbent", None, None)
+    assert (same.root, same.session_timeout, same.tick) == ("/up", 4.0, 0.0)
+
+
 def test_an_up_that_has_ended_is_passed_over_and_said(places: Places) -> None:
     places.run_up("127.0.0.1:40001", start_time=1)
 

@@ -109,6 +109,9 @@ class Host(Processes, Protocol):
     def write_config(self, spec: Spec, seat: str, name: str, value: str) -> str:
         """The path of a file with `value`, whole at every moment. Raises `SpecErrors`."""
 
+    def forget_config(self, seat: str) -> None:
+        """Nothing of it runs here any more: what was written for it goes."""
+
     def remember(self, instances: Mapping[str, Instance]) -> None:
         """Write down which trees there are, for the next life of this node."""
 
@@ -302,6 +305,8 @@ class Agent:
 
     async def _prove_empty(self, why: str) -> None:
         await self.custody.prove_empty(why)
+        for seat in self.instances:
+            self.host.forget_config(seat)
         self.instances.clear()
 
     async def _outlive_guardian(self) -> None:

@@ -10,10 +10,12 @@ import asyncio
 import contextlib
 import json
 import os
+import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from incumbent.lease import Numbers
+from incumbent.unix_socket import socket_name
 
 if TYPE_CHECKING:
     from incumbent.agent.agent import Agent
@@ -72,8 +74,15 @@ class ControlSocket:
         before = os.umask(0o177)
         try:
             loop = asyncio.get_running_loop()
+            listening = socket.socket(socket.AF_UNIX)
+            try:
+                with socket_name(self._path) as name:
+                    listening.bind(name)
+            except OSError:
+                listening.close()
+                raise
             self._server = await loop.create_unix_server(
-                lambda: _Asker(self._agent), str(self._path)
+                lambda: _Asker(self._agent), sock=listening
             )
             self._inode = self._path.stat().st_ino
         finally:

@@ -32,12 +32,16 @@ class DeadlineFile:
         """
         places = (environ.get("XDG_RUNTIME_DIR"), "/dev/shm", tempfile.gettempdir())
         self._places = [place for place in places if place and os.access(place, os.W_OK)]
+        self._has_swept = False
         self.path = f"{self._places[0]}/incumbent-{name}.deadline" if name and self._places else ""
 
     def write(self, deadline: float) -> None:
         try:
             if not self.path:
-                self.path = self._make(deadline)
+                self.path = self._make()
+            if not self._has_swept:
+                self._has_swept = True
+                _sweep(Path(self.path).parent, deadline - _OLD)
             new = f"{self.path}.new"
             descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o644)
             try:
@@ -53,12 +57,11 @@ class DeadlineFile:
             with suppress(OSError):
                 Path(self.path).unlink(missing_ok=True)
 
-    def _make(self, deadline: float) -> str:
+    def _make(self) -> str:
         for place in self._places:
             with suppress(OSError):
                 descriptor, path = tempfile.mkstemp(".deadline", "incumbent-", place)
                 os.close(descriptor)
-                _sweep(Path(place), deadline - _OLD)
                 return path
         raise OSError("no place for a file")
 

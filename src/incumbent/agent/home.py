@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
@@ -149,12 +150,13 @@ class Home:
             raise HomeUnusable(self.folder, (error.strerror or str(error)).lower()) from error
         return node_id
 
-    def write_config(self, name: str, value: str, owner: tuple[int, int] | None) -> Path:
+    def write_config(self, seat: str, name: str, value: str, owner: tuple[int, int] | None) -> Path:
         """A file of configuration, replaced as a whole; only `owner` (user, group) and we read it.
         Raises OSError."""
-        folder = self.folder / "config"
-        folder.mkdir(mode=0o711, exist_ok=True)
-        path = folder / name.replace("/", "-")
+        folder = self._config_of(seat)
+        folder.mkdir(mode=0o711, parents=True, exist_ok=True)
+        folder.parent.chmod(0o711)
+        path = folder / name
         draft = path.with_name(f"{path.name}.new")
         fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
         try:
@@ -164,6 +166,13 @@ class Home:
         finally:
             os.close(fd)
         return draft.replace(path)
+
+    def forget_config(self, seat: str) -> None:
+        """Nothing of the seat runs here any more: its files of configuration go."""
+        shutil.rmtree(self._config_of(seat), ignore_errors=True)
+
+    def _config_of(self, seat: str) -> Path:
+        return self.folder / "config" / seat.replace("/", "-")
 
     def remember(
         self, owner: str, instances: Mapping[str, Instance], cgroups: Path | None = None
@@ -206,6 +215,7 @@ class Home:
                 remain.append(tree["seat"])
         if remain:
             raise LeftoversRemain(remain)
+        shutil.rmtree(self.folder / "config", ignore_errors=True)
 
     def _trees(self) -> list[dict[str, Any]]:
         try:

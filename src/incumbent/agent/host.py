@@ -99,10 +99,13 @@ class Machine(Pidfds):
         identity = identity_of(spec)
         owner = (identity.uid, identity.gid) if identity is not None else None
         try:
-            return str(self._home.write_config(f"{seat}.{name}", value, owner))
+            return str(self._home.write_config(seat, name, value, owner))
         except OSError as error:
             why = f"its file cannot be written: {(error.strerror or str(error)).lower()}"
             raise SpecErrors([SpecError(spec.name, 0, f"config.{name}", why)]) from None
+
+    def forget_config(self, seat: str) -> None:
+        self._home.forget_config(seat)
 
     def log_path(self, seat: str) -> str | None:
         return str(self._home.log_of(seat))

@@ -7,7 +7,8 @@ instances and their proofs of death) belongs to the agent.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
 
 from incumbent.agent.admission import Admission, shown_ids
 from incumbent.agent.instance import Instance
@@ -100,17 +101,12 @@ class Term:
 
     async def run(self) -> None:
         """Until drained; SessionExpired or SessionClosed end it from within."""
-        presence = self.presence
-        if not await self.admission.admitted():
+        presence, beat = self.presence, self.tree.session(self.client.session_id)
+        if not await self.admission.admitted() or not await self._unless_told(self._open(beat)):
             return
-        if not self.admission.is_strict:
-            await presence.make_skeleton()
-        shows = await shown_ids(self.client, self._agent.settings.credentials)
-        presence.facts = altered(presence.facts, shows=shows)
-        beat = self.tree.session(self.client.session_id)
-        await presence.own_ephemeral(beat, b"")
         with self.client.beat(beat):
-            await presence.take_node_name()
+            if not await self._unless_told(presence.take_node_name()):
+                return
             try:
                 async with asyncio.TaskGroup() as group:
                     group.create_task(presence.keep_beat(beat))
@@ -128,6 +124,28 @@ class Term:
                 self.say("every seat is given up")
             finally:
                 self.custody.ring_seat = None
+
+    async def _open(self, beat: str) -> None:
+        if not self.admission.is_strict:
+            await self.presence.make_skeleton()
+        shows = await shown_ids(self.client, self._agent.settings.credentials)
+        self.presence.facts = altered(self.presence.facts, shows=shows)
+        await self.presence.own_ephemeral(beat, b"")
+
+    async def _unless_told(self, opening: Coroutine[Any, Any, None]) -> bool:
+        """To its end. False: we were told to stop first, and have nothing that is to be stopped in
+        its order.
+        """
+        task = asyncio.ensure_future(opening)
+        ends: list[asyncio.Future[Any]] = [task, self.custody.draining]
+        try:
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            if task.done() or self.instances:
+                await task
+                return True
+            return False
+        finally:
+            task.cancel()
 
     # ── what the seats use
 
@@ -174,6 +192,7 @@ class Term:
             self._agent.cut_short[instance.seat] = instance.why_stopping
         if self.instances.get(instance.seat) is instance:
             del self.instances[instance.seat]
+            self.host.forget_config(instance.seat)
 
     def inform(self, path: str, data: bytes) -> None:
         """Write without waiting, in order with what follows; for what only informs."""

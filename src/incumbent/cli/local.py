@@ -15,6 +15,7 @@ from typing import Any
 
 from incumbent.agent.home import Home
 from incumbent.agent.tail import Tail
+from incumbent.unix_socket import socket_name
 
 __all__ = ["LOOK_EVERY", "ask", "ask_all", "find_logs", "logged", "show_logs", "while_unreachable"]
 
@@ -29,7 +30,8 @@ def ask(folder: Path, timeout: float = _PATIENCE) -> dict[str, Any] | None:
         asking.settimeout(timeout)
         said = b""
         try:
-            asking.connect(str(Home(folder).socket))
+            with socket_name(Home(folder).socket) as name:
+                asking.connect(name)
             asking.sendall(b'{"ask": "status"}\n')
             while part := asking.recv(65536):
                 said += part

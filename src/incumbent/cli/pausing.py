@@ -45,7 +45,7 @@ def pause(timeout: Patience = 30.0, zookeeper: Hosts = None, root: Root = None) 
         if before.paused:
             say(f"{paused_since(before)} already")
         heard = await _heard(client, tree, zxid, timeout, "what runs there may stop meanwhile")
-        who = f"{', '.join(heard)} have heard" if heard else "there is no node"
+        who = _who(heard, "has heard", "have heard")
         return f"paused: {who}; ZooKeeper may be stopped now, and `incumbent resume` ends it"
 
     _run(work, zookeeper, root)
@@ -64,13 +64,16 @@ def resume(timeout: Patience = 30.0, zookeeper: Hosts = None, root: Root = None)
         for line in _unanswered(await read_cluster(client, tree)):
             say(line)
         what = "resumed" if before.paused else "it was not paused"
-        return (
-            f"{what}: {', '.join(heard)} go by their leases"
-            if heard
-            else f"{what}: there is no node"
-        )
+        return f"{what}: {_who(heard, 'goes by its lease', 'go by their leases')}"
 
     _run(work, zookeeper, root)
+
+
+def _who(nodes: list[str], does: str, do: str) -> str:
+    """A clause: which nodes do it."""
+    if not nodes:
+        return "there is no node"
+    return f"{', '.join(nodes)} {does if len(nodes) == 1 else do}"
 
 
 def paused_since(control: Control) -> str:

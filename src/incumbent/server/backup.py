@@ -17,12 +17,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from incumbent.server.config import Parser, add_data
-from incumbent.server.control import socket_path
+from incumbent.server.control import CONTROL
 from incumbent.server.copying import Piece, build, sync_directory, unpack_pieces
 from incumbent.server.directory import DATABASE, CannotStart, Directory
 from incumbent.server.sqlite import SqliteStore
 from incumbent.server.store import StoreFailed
 from incumbent.server.tree import Transaction
+from incumbent.unix_socket import socket_name
 
 __all__ = ["COMMANDS", "run_command"]
 
@@ -68,7 +69,7 @@ def _copy(data: Path) -> Iterator[Iterator[Piece]]:
     """From the server that runs, else from its database."""
     with socket.socket(socket.AF_UNIX) as server:
         try:
-            with socket_path(data) as name:
+            with socket_name(data / CONTROL) as name:
                 server.connect(name)
         except OSError as error:
             if isinstance(error, PermissionError):

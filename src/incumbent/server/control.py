@@ -10,31 +10,17 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import cast
 
 from incumbent.server.copying import pack_piece
 from incumbent.server.sqlite import SqliteStore
+from incumbent.unix_socket import socket_name
 
-__all__ = ["CONTROL", "Control", "socket_path"]
+__all__ = ["CONTROL", "Control"]
 
 CONTROL = "control"
-
-
-@contextmanager
-def socket_path(directory: Path) -> Iterator[str]:
-    """The socket's name, short enough for the kernel wherever the directory is."""
-    name = str(directory / CONTROL)
-    if len(os.fsencode(name)) < 100:
-        yield name
-        return
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        yield f"/proc/self/fd/{fd}/{CONTROL}"
-    finally:
-        os.close(fd)
 
 
 class Control:
@@ -54,7 +40,7 @@ class Control:
         listening.setblocking(False)
         umask = os.umask(0o177)
         try:
-            with socket_path(self._directory) as name:
+            with socket_name(self._directory / CONTROL) as name:
                 listening.bind(name)
         finally:
             os.umask(umask)

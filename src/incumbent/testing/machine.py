@@ -93,6 +93,9 @@ class SimMachine:
         self.written[seat, name] = value
         return f"/config/{seat}.{name}"
 
+    def forget_config(self, seat: str) -> None:
+        """It is there for who wants to look at it."""
+
     def tell_deadline(self, at: float) -> None:
         """Nobody reads it here."""
 

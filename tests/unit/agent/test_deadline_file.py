@@ -32,6 +32,17 @@ def test_what_killed_agents_left_is_removed_and_nothing_else(tmp_path: Path) -> 
     assert (left.exists(), recent.exists(), other.exists()) == (False, True, True)
 
 
+def test_a_node_removes_what_others_have_left_and_goes_on_with_its_own(tmp_path: Path) -> None:
+    left = tmp_path / "incumbent-n0 1.deadline"
+    left.write_text("1.5\n")
+    (tmp_path / "incumbent-n1 1.deadline").write_text("2.5\n")
+    file = DeadlineFile({"XDG_RUNTIME_DIR": str(tmp_path)}, name="n1 1")
+
+    file.write(10_000.0)
+
+    assert [path.name for path in tmp_path.iterdir()] == ["incumbent-n1 1.deadline"]
+
+
 def test_where_nothing_can_be_written_there_is_no_file(tmp_path: Path) -> None:
     file = DeadlineFile({"XDG_RUNTIME_DIR": str(tmp_path)})
     file.write(1.0)

@@ -34,6 +34,7 @@ from incumbent.client import Client
 from incumbent.credentials import read_auth
 from incumbent.errors import SessionExpired
 from incumbent.runtime_file import start_time
+from incumbent.unix_socket import socket_name
 
 __all__ = ["Node", "Stage"]
 
@@ -85,7 +86,8 @@ class Node:
         """The pid of the agent that answers on its control socket, 0 if none does."""
         with socket.socket(socket.AF_UNIX) as asking:
             try:
-                asking.connect(str(Home(self.data).socket))
+                with socket_name(Home(self.data).socket) as name:
+                    asking.connect(name)
             except OSError:
                 return 0
             peer = asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
