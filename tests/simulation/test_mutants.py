@@ -59,8 +59,8 @@ MUTANTS = [
     Mutant(
         "the lease is no longer than the session",
         "lease.py",
-        "return -math.inf if self.ended else self._base + self.timeout - self.margin",
-        "return -math.inf if self.ended else self._base + 3 * self.timeout - self.margin",
+        "        return self._base + self.timeout - (self.timeout * 0.01",
+        "        return self._base + 3 * self.timeout - (self.timeout * 0.01",
     ),
     Mutant(
         "the candidate is given up only after the proof of death",
