@@ -151,7 +151,7 @@ class Work:
         tries: int = 5,
         idle: float = 1.0,
         until_empty: bool = False,
-        progress: Callable[[Counters], object] | None = None,
+        progress: Callable[[Counters], object] | bool = False,
     ) -> Counters:
         """As in asyncio; `source`, `read` and `handler` are called in threads, `workers` of them
         for the handlers, `progress` on the loop: no waiting there. A KeyboardInterrupt begins
@@ -184,6 +184,9 @@ class Work:
     @property
     def counters(self) -> Counters:
         return self._work.counters
+
+    def metrics(self) -> str:
+        return self._work.metrics()
 
     def _handle(
         self,

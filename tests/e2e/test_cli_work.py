@@ -49,6 +49,7 @@ def test_two_machines_do_each_item_once_and_poison_is_parked(
     handler = ("sh", "-c", _HANDLER.replace("{out}", str(out)), "sh", "{id}")
     flags = ("--source", "seq 1 8; echo bad; echo a/b", "--path", "/both", "--lag", "0.1")
     flags += ("--tries", "2", "--idle", "0.2", "-j", "3", "--until-empty")
+    flags += ("--metrics-file", str(tmp_path / "work.prom"))
     both = [workers.start(name, "work", "run", *handler, flags=flags) for name in ("n1", "n2")]
 
     assert [each.ends() for each in both].count(0) >= 1
@@ -58,6 +59,8 @@ def test_two_machines_do_each_item_once_and_poison_is_parked(
     assert len({key for item, key, _ in lines if item == "bad"}) == 1
     tokens = [int(token) for item, _, token in lines if item == "bad"]
     assert tokens == sorted(set(tokens))
+
+    assert 'incumbent_work_done_total{path="/both"}' in (tmp_path / "work.prom").read_text()
 
     parked = by_hand(server, "parked", "--path", "/both")
     assert parked.stdout.startswith("bad\t2 failures\t")

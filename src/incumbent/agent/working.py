@@ -45,6 +45,8 @@ __all__ = ["HandlerFailed", "Working", "argv_for"]
 
 FIRST_REPORT, REPORT = 1.0, 5.0
 """Seconds of vain connecting after which it is said, and said again."""
+METRICS = 5.0
+"""Seconds between two times that the counters are written for Prometheus."""
 CLOSING = 2.0
 """Seconds that the end of our session may take; then it simply expires."""
 
@@ -83,7 +85,7 @@ class Working:
         self._beats_in = 0  # the session that has it
         self._listings = 0
         self._slots = [f"{settings.path} {number}" for number in range(self._plan.workers, 0, -1)]
-        self._told_at = 0.0
+        self._told_at = self._measured_at = 0.0
         self._is_over = False
         self._fatal = ""
 
@@ -144,6 +146,8 @@ class Working:
                     until_empty=plan.until_empty,
                     progress=self._tell,
                 )
+        if self._plan.metrics_file:
+            self._write_metrics(counters)
         if self._fatal:
             self._say(self._fatal)
             return NOT_FOUND
@@ -317,9 +321,22 @@ class Working:
 
     def _tell(self, counters: Counters) -> None:
         now = self._clock.boottime()
+        if self._plan.metrics_file and now - self._measured_at >= METRICS:
+            self._measured_at = now
+            self._write_metrics(counters)
         if not self._settings.quiet and now - self._told_at >= self._settings.every:
             self._told_at = now
             self._say(str(counters))
+
+    def _write_metrics(self, counters: Counters) -> None:
+        """Whole or not at all; a folder that cannot be written stops no work."""
+        file = Path(self._plan.metrics_file)
+        whole = file.with_name(f".{file.name}.{os.getpid()}")
+        try:
+            whole.write_text(counters.metrics(self._settings.path))
+            whole.replace(file)
+        except OSError as error:
+            self._say(f"--metrics-file: {error}")
 
 
 def _new_file() -> str:

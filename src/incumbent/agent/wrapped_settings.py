@@ -50,6 +50,8 @@ class WorkSettings:
     keep_done: float = 600.0
     idle: float = 1.0
     until_empty: bool = False
+    metrics_file: str = ""
+    """Where the counters are written for Prometheus, whole each time; "": nowhere."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from incumbent.agent.exit_codes import CANNOT
@@ -123,6 +124,12 @@ def _run(argv: Sequence[str]) -> int:
     parser.add_argument(
         "--until-empty", action="store_true", help="end when all that is printed is done or parked"
     )
+    parser.add_argument(
+        "--metrics-file",
+        metavar="FILE",
+        default="",
+        help="write counters there for Prometheus, as in node_exporter's textfile folder",
+    )
     parser.add_argument("-q", "--quiet", action="store_true", help="say nothing of how it goes on")
     add_common(parser)
     options = read(parser, own)
@@ -152,6 +159,8 @@ def _run(argv: Sequence[str]) -> int:
                     "keep_done": options.keep_done,
                     "idle": options.idle,
                     "until_empty": options.until_empty,
+                    "metrics_file": options.metrics_file
+                    and str(Path(options.metrics_file).absolute()),
                 },
             },
         )

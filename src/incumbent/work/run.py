@@ -16,7 +16,7 @@ import inspect
 import random
 from collections import deque
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from incumbent.errors import (
@@ -61,6 +61,7 @@ class Counters:
     taken     tries to claim what somebody else was faster to claim
     errors    of the source or of the servers, after which it went on
     running   handlers at this moment
+    left      items of the newest listing that have not been looked at or begun yet
     seconds   since the run began
     """
 
@@ -74,7 +75,19 @@ class Counters:
     taken: int = 0
     errors: int = 0
     running: int = 0
+    left: int = 0
     seconds: float = 0.0
+
+    def metrics(self, path: str) -> str:
+        """As Prometheus reads it, the work's `path` as a label."""
+        label = path.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+        lines = []
+        for each in fields(self):
+            kind = "gauge" if each.name in ("running", "left", "seconds") else "counter"
+            name = f"incumbent_work_{each.name}{'_total' if kind == 'counter' else ''}"
+            lines.append(f"# TYPE {name} {kind}")
+            lines.append(f'{name}{{path="{label}"}} {getattr(self, each.name)}')
+        return "".join(f"{line}\n" for line in lines)
 
     def __str__(self) -> str:
         rate = self.done / self.seconds if self.seconds else 0.0
@@ -148,6 +161,7 @@ class Runner:
                 try:
                     now = await self._step(now, stopped)
                     self._pause = 0.0
+                    self._counters.left = len(now.names) + len(now.free) + len(self._suspects)
                 except (NotSent, FateUnknown, SessionExpired) as error:
                     await self._wait_out(error, stopped)
                 except Refused as error:

@@ -25,6 +25,7 @@ from incumbent.wire.paths import problem
 from incumbent.work import hand
 from incumbent.work.claim import Claim
 from incumbent.work.desk import Desk
+from incumbent.work.progress import Line
 from incumbent.work.records import Record, record_path
 from incumbent.work.run import Counters, Plan, Runner
 from incumbent.work.sweep import Sweeper
@@ -178,7 +179,7 @@ class Work:
         tries: int = 5,
         idle: float = 1.0,
         until_empty: bool = False,
-        progress: Callable[[Counters], object] | None = None,
+        progress: Callable[[Counters], object] | bool = False,
     ) -> Counters:
         """Do what `source` lists, again and again, until `stop()` or a cancellation.
 
@@ -191,13 +192,15 @@ class Work:
         tries     failures after which an item is parked, and deaths of its worker too
         idle      seconds between two looks at a source in which nothing could be begun
         until_empty  return as soon as all that the source lists is done or parked
-        progress  called with the counters, at most ten times a second, and at the end
+        progress  called with the counters, at most ten times a second, and at the end; True: a
+                  line on stderr, redrawn if that is a terminal, else one in ten seconds
 
         Each may be a coroutine function. What fails is tried again after 1, 2, 4, … 60 s, by
         whoever claims it then. Errors of the source and of the connection are logged and waited
         out. A lost claim cancels its handler. `stop()` lets the handlers finish; cancelled, they
         are cancelled, and their items given back.
         """
+        line = Line() if progress is True else None
         plan = Plan(
             source=source,
             handler=handler,
@@ -206,11 +209,19 @@ class Work:
             tries=tries,
             idle=idle,
             until_empty=until_empty,
-            progress=progress,
+            progress=line or (progress if callable(progress) else None),
         )
         self._stop.clear()
         self.counters = Counters()
-        return await Runner(self._here, plan, self.counters, self._stop, self._rng).run()
+        try:
+            return await Runner(self._here, plan, self.counters, self._stop, self._rng).run()
+        finally:
+            if line is not None:
+                line.end()
+
+    def metrics(self) -> str:
+        """The counters of the last `run` as Prometheus reads them."""
+        return self.counters.metrics(self.path)
 
     def stop(self) -> None:
         """`run` begins nothing more, and returns when its handlers have finished."""

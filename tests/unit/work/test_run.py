@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import random
 from collections import Counter as Tally
 from collections.abc import AsyncIterator
@@ -14,6 +15,7 @@ from tests.waiting import eventually
 
 from incumbent.errors import ClaimLost
 from incumbent.work import Claim, Counters, Work
+from incumbent.work.progress import Line
 from incumbent.work.run import retry_in
 
 
@@ -259,6 +261,44 @@ async def test_progress_is_told_and_what_it_says_is_readable() -> None:
     assert str(Counters(done=1200, seconds=2, failed=1)) == (
         "1,200 done, 600/s · 0 running · 1 failed"
     )
+
+
+async def test_a_run_draws_one_line_on_a_terminal_and_plain_ones_elsewhere() -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    screen, pipe = Terminal(), io.StringIO()
+    for stream in (screen, pipe):
+        line = Line(stream)
+        for done in range(4):
+            line(Counters(done=done, left=3 - done, seconds=8.0 * done))
+        line.end()
+
+    assert screen.getvalue().count("\n") == 1
+    assert screen.getvalue().split("\r")[-1].startswith("[####################] 3 done")
+    assert [text.split(",")[0] for text in pipe.getvalue().splitlines()] == ["2 done", "3 done"]
+
+
+async def test_a_line_whose_terminal_is_gone_stops_no_work() -> None:
+    stream = io.StringIO()
+    line = Line(stream)
+    stream.close()
+
+    line(Counters(seconds=20.0))
+    line.end()
+
+
+async def test_metrics_are_what_prometheus_reads() -> None:
+    async with worker() as work:
+        await work.run(lambda: ["a", "b"], lambda claim: None, until_empty=True, idle=0.05)
+        text = work.metrics()
+
+    assert (
+        '# TYPE incumbent_work_done_total counter\nincumbent_work_done_total{path="/w"} 2\n' in text
+    )
+    assert '# TYPE incumbent_work_left gauge\nincumbent_work_left{path="/w"} 0\n' in text
+    assert 'path="/a\\"b"' in Counters().metrics('/a"b')
 
 
 def test_the_back_off_doubles_up_to_a_minute() -> None:
