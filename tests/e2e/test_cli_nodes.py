@@ -186,6 +186,9 @@ def test_logs_are_followed_over_a_restart(nodes: Nodes) -> None:
     assert following.end(signal.SIGINT) == 130
     assert following.complaints() == []
     assert "there is no component db; there are: web" in nodes.cli("logs", "db").stderr
+    hook = nodes.cli("logs", "web", "--hook", "on_fail")
+    assert (hook.returncode, hook.stdout) == (0, "")
+    assert "on_fail of web has written nothing yet" in hook.stderr
     nodes.server.kill()
     alone = nodes.cli("logs", "web", "-n", "1")
     assert "epoch 2" in alone.stdout

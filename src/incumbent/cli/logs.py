@@ -54,6 +54,7 @@ def logs(
     ended = [] if data is not None else [Path.cwd() / ".incumbent" / "agent"]  # an `up`, here
     folders = list(dict.fromkeys([*settings.agent_folders, *ended]))
     show = _Show(flush=follow)
+    what = f"{hook} of {name}" if hook else name
     if data is None and settings.zookeeper is not None:
         wanted = Following(
             settings,
@@ -66,17 +67,19 @@ def logs(
         )
         try:
             asyncio.run(wanted.run())
+            if not show.has_shown and lines:
+                say(f"{what} has written nothing yet where it runs, or ran last")
             return
         except IncumbentError as error:
             found = local.find_logs(folders, name, hook)
             if not found or (show.has_shown and isinstance(error, CannotRead)):
                 raise
-            say(f"{error}; what follows is what this machine has of {name}")
+            say(f"{error}; what follows is what this machine has of {what}")
     found = local.find_logs(folders, name, hook)
     if not found:
-        raise No(_why_none(folders, name))
+        raise No(_why_none(folders, what))
     if not any(path.exists() for path in found.values()):
-        say(f"{name} has written nothing yet on this node")
+        say(f"{what} has written nothing yet on this node")
     try:
         local.show_logs(
             found,
@@ -100,11 +103,11 @@ class _Show:
         print(text if is_one else f"{seat} | {text}", flush=self._flush)
 
 
-def _why_none(folders: Sequence[Path], name: str) -> str:
+def _why_none(folders: Sequence[Path], what: str) -> str:
     looked = ", ".join(map(str, folders))
     others = ", ".join(local.logged(folders))
     there_are = f"there are logs of: {others}; " if others else ""
     return (
-        f"no log of {name} on this node (looked in {looked}); {there_are}"
+        f"no log of {what} on this node (looked in {looked}); {there_are}"
         "`incumbent status` shows on which node it runs, --data names another directory"
     )
