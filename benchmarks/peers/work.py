@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -32,7 +33,7 @@ def rate(once: Callable[[], object], seconds: float) -> float:
 
 
 def names(path: str) -> Iterator[str]:
-    return (f"order-{number}" for number in itertools.count())
+    return (f"order-{os.getpid()}-{number}" for number in itertools.count())
 
 
 def claims(where: str, path: str, seconds: float) -> float:
@@ -83,7 +84,7 @@ def kazoo_lock(where: str, path: str, seconds: float) -> float:
     numbers = itertools.count()
 
     def once() -> bool:
-        lock = client.Lock(f"{path}/order-{next(numbers)}")
+        lock = client.Lock(f"{path}/order-{os.getpid()}-{next(numbers)}")
         if lock.acquire(blocking=False):
             lock.release()
         return True
