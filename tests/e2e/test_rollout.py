@@ -132,6 +132,14 @@ def test_with_auto_revert_a_bad_spec_is_taken_back_and_the_next_one_reaches_all(
     nodes.cli("config", "set", "web.level", "")
     web.apply("good")
     before = web.wait()
+    file = nodes.folder / "components.toml"
+    same = nodes.cli("apply", file, "--plan")
+    file.write_text(file.read_text().replace('"good"', '"bad"'))
+    other = nodes.cli("apply", file, "--plan")
+    assert (same.returncode, other.returncode) == (0, 2)
+    assert (
+        'env.MORE  "good" → "bad"' in other.stdout and "web/0, web/1, web/2, web/3" in other.stdout
+    )
 
     web.apply("bad")
 

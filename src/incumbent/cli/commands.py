@@ -18,7 +18,7 @@ from typing import Annotated, Any
 import typer
 
 from incumbent.agent.tree import Tree
-from incumbent.cli import local, orders, show
+from incumbent.cli import apply_plan, local, orders, show
 from incumbent.cli.cluster import connected, read_cluster
 from incumbent.cli.config import config_app
 from incumbent.cli.dispatch import LASTING, dispatch
@@ -42,6 +42,9 @@ from incumbent.settings import Settings, resolve
 from incumbent.spec import Spec, read_specs, settings_of
 
 __all__ = ["app", "run_typer"]
+
+WOULD_CHANGE = 2
+"""Exit code of `apply --plan`."""
 
 app = typer.Typer(
     add_completion=False,
@@ -158,6 +161,10 @@ def apply(
         bool, typer.Option("--prune", help="Then remove the components that FILE lacks.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="With --prune: do not ask.")] = False,
+    plan: Annotated[
+        bool,
+        typer.Option("--plan", help="Change nothing: print what would change."),
+    ] = False,
     zookeeper: Hosts = None,
     root: Root = None,
     output: AsOutput = Output.TABLE,
@@ -167,6 +174,8 @@ def apply(
     What the tree has and FILE lacks is listed, and goes on, but with --prune: then it is stopped, by
     proof, and removed. Relative paths are not allowed in FILE, since the nodes have other folders;
     for the FILE of a running `incumbent up` they are, as there.
+
+    With --plan the exit code is 0 if FILE would change nothing, 2 if it would.
     """
     settings = settings_of(file, {"zookeeper": zookeeper, "root": root})
     runs_it = settings.runtime is not None and settings.runtime.file == str(file.absolute())
@@ -179,6 +188,9 @@ def apply(
         seen = times(hosts, *asked, say, patience=5.0, tls=tls)
         async with connected(settings, session_timeout=seen.session_timeout) as client:
             numbers = _fit(file, specs, client.timeout, seen.tick)
+            if plan:
+                cluster = await read_cluster(client, Tree(settings.root))
+                return _print_plan(apply_plan.planned(cluster, specs, prune=prune), output)
             extra = await orders.absent(client, Tree(settings.root), specs) if prune else []
             _certain_to_remove(extra, yes)
             changes = await orders.apply(client, Tree(settings.root), specs)
@@ -285,6 +297,18 @@ def node_confirm_dead(
         return DONE
 
     _run(work())
+
+
+def _print_plan(plans: Sequence[apply_plan.Planned], output: Output) -> int:
+    if output is Output.JSON:
+        print(json.dumps([asdict(each) for each in plans], indent=2, ensure_ascii=False))
+    else:
+        for each in plans:
+            print(apply_plan.text(each))
+    is_change = any(each.is_change for each in plans)
+    if not is_change:
+        say("nothing would change")
+    return WOULD_CHANGE if is_change else DONE
 
 
 def _certain_to_remove(names: Sequence[str], yes: bool) -> None:
