@@ -12,13 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-
 from incumbent.agent.failures import STEADY_AFTER
 from incumbent.agent.tree import seat_name
 from incumbent.cli.cluster import Cluster, ComponentState
 from incumbent.masking import MASK, is_secret, masked, masked_words
-from incumbent.spec import Spec, program
+from incumbent.spec import Spec, plain, program
 
 __all__ = ["Planned", "planned", "text"]
 
@@ -106,8 +104,8 @@ def _shown(value: Any) -> str:
         return _NONE
     if isinstance(value, tuple) and all(isinstance(word, str) for word in value):
         return shlex.join(masked_words(value))
-    if isinstance(value, msgspec.Struct):
-        told = msgspec.to_builtins(value)
+    told = plain(value)
+    if isinstance(told, dict):
         if told.get("command"):
             told["command"] = shlex.join(masked_words(told["command"]))
         value = {key: each for key, each in told.items() if each not in ("", [], None)}

@@ -10,6 +10,7 @@ from incumbent.spec.spec import (
     encode,
     is_same,
     like,
+    plain,
     program,
     stored,
 )
@@ -25,6 +26,7 @@ __all__ = [
     "is_same",
     "like",
     "parse_specs",
+    "plain",
     "program",
     "read_specs",
     "settings_of",

@@ -29,6 +29,7 @@ __all__ = [
     "encode",
     "is_same",
     "like",
+    "plain",
     "program",
     "stored",
 ]
@@ -197,6 +198,11 @@ def like(spec: Spec, before: Spec) -> Spec:
     """The program of an earlier spec, and all else as it is now."""
     others = {key: getattr(spec, key) for key in _FOR_OTHERS}
     return msgspec.structs.replace(before, **others)
+
+
+def plain(value: Any) -> Any:
+    """A key's value, as JSON would have it."""
+    return msgspec.to_builtins(value)
 
 
 def changed_keys(old: Spec, new: Spec) -> list[str]:
