@@ -66,9 +66,9 @@ async def rounds(zk: aio.Zk, hosts: str, path: str, seconds: float) -> float:
         until = 0.0
 
         async def member(who: aio.Zk) -> int:
-            count = 0
+            count, barrier = 0, who.double_barrier(path, 2)
             for _ in range(100_000):
-                async with who.double_barrier(path, 2):
+                async with barrier:
                     is_over = time.monotonic() > until
                 count += 1
                 if is_over:

@@ -81,6 +81,8 @@ class DoubleBarrier:
         self._queue = queue
         self._client = queue.client
         self._place: Place | None = None
+        self._after = ""
+        self._changed = asyncio.Event()
         self._word = Word()
         self._first: asyncio.Future[tuple[bytes | None, Stat]] | None = None
 
@@ -146,8 +148,15 @@ class DoubleBarrier:
     def abandon(self) -> None:
         """Be out at once, without waiting for anybody: to the others we are lost."""
         place, self._place = self._place, None
-        if place is not None:
-            place.release()
+        after, self._after = self._after, ""
+        if place is None:
+            return
+
+        def forget(_: object) -> None:  # mostly the deletions have taken the watches with them
+            for path in filter(None, (place.path, after)):
+                self._client.unwatch(path, self._heard)
+
+        place.release().add_done_callback(forget)
 
     # -- going in
 
@@ -199,28 +208,20 @@ class DoubleBarrier:
 
     async def _let_in(self, place: Place) -> None:
         """Wait until we are inside."""
-        pause, changed = Pause(), asyncio.Event()
-
-        def heard(event: WatchEvent) -> None:
-            changed.set()
-
-        is_told = False
-        try:
-            while True:
-                changed.clear()
-                try:  # being told, it is here already, and nothing more is to be watched for
-                    watcher = None if is_told else heard
-                    data, _ = await self._client.get(place.path, watcher=watcher)
-                except (FateUnknown, NotSent):
-                    await pause.take()
-                    continue
-                place.raise_if_gone()
-                if data:
-                    break
-                if is_told := not is_told:
-                    await changed.wait()
-        finally:
-            self._client.unwatch(place.path, heard)
+        pause, is_told = Pause(), False
+        while True:
+            self._changed.clear()
+            try:  # being told, it is here already, and nothing more is to be watched for
+                watcher = None if is_told else self._heard
+                data, _ = await self._client.get(place.path, watcher=watcher)
+            except (FateUnknown, NotSent):
+                await pause.take()
+                continue
+            place.raise_if_gone()
+            if data:
+                break
+            if is_told := not is_told:
+                await self._changed.wait()
         self._word = Word.read(place.path, data)
         if not self._word.members:
             self._ask_first()
@@ -244,37 +245,32 @@ class DoubleBarrier:
 
     async def _leave(self, place: Place) -> None:
         members = await self._round(place)
-        after = self._at(members[(members.index(place.name) + 1) % len(members)])
-        pause, changed = Pause(), asyncio.Event()
-
-        def heard(event: WatchEvent) -> None:
-            changed.set()
-
+        self._after = self._at(members[(members.index(place.name) + 1) % len(members)])
+        pause = Pause()
         is_lost = is_told = False
-        try:
-            answer = await self._want_out(place, members)
-            while answer is not Answer.ALL_LEFT:
-                is_lost = is_lost or answer is Answer.ONE_IS_LOST
-                changed.clear()
-                is_there = True
-                if is_lost or is_told:  # mostly our last word: nothing more is to be watched for
-                    word = await self._own(place)
-                else:
-                    word, is_there = await self._look(place, after, heard)
-                if word.state == "left":
-                    return
-                if is_lost:  # seen before we looked, so that it cannot have left first
-                    raise BrokenBarrier(self.path, "one of its members was lost")
-                if answer is Answer.NONE or word.state == "inside":
-                    await pause.take()
-                    answer = await self._want_out(place, members)
-                    continue
-                is_lost = not is_there
-                if is_told := not (is_told or is_lost):
-                    await changed.wait()
-        finally:
-            for path in (place.path, after):
-                self._client.unwatch(path, heard)
+        answer = await self._want_out(place, members)
+        while answer is not Answer.ALL_LEFT:
+            is_lost = is_lost or answer is Answer.ONE_IS_LOST
+            self._changed.clear()
+            is_there = True
+            if is_lost or is_told:  # mostly our last word: nothing more is to be watched for
+                word = await self._own(place)
+            else:
+                word, is_there = await self._look(place)
+            if word.state == "left":
+                return
+            if is_lost:  # seen before we looked, so that it cannot have left first
+                raise BrokenBarrier(self.path, "one of its members was lost")
+            if answer is Answer.NONE or word.state == "inside":
+                await pause.take()
+                answer = await self._want_out(place, members)
+                continue
+            is_lost = not is_there
+            if is_told := not (is_told or is_lost):
+                await self._changed.wait()
+
+    def _heard(self, event: WatchEvent) -> None:
+        self._changed.set()
 
     async def _want_out(self, place: Place, members: Sequence[str]) -> Answer:
         """Say that we want to leave, and that all leave if we are the last one to say so."""
@@ -323,14 +319,14 @@ class DoubleBarrier:
         self._first = self._client.submit(GetData(self._at(self._word.first)))
         self._first.add_done_callback(lambda done: done.cancelled() or done.exception())
 
-    async def _look(self, place: Place, after: str, heard: Watcher) -> tuple[Word, bool]:
-        """Our word, and whether the one at `after` is there, read in this order; `heard` is told
-        of what changes of either."""
-        asked = (GetData(place.path, True), GetData(after, True))
-        own, theirs = await flight(self._client, *asked, watcher=heard)
-        word = await self._own(place, heard) if isinstance(own, Exception) else None
+    async def _look(self, place: Place) -> tuple[Word, bool]:
+        """Our word, and whether the next one is there, read in this order; we hear of what changes
+        of either."""
+        asked = (GetData(place.path, True), GetData(self._after, True))
+        own, theirs = await flight(self._client, *asked, watcher=self._heard)
+        word = await self._own(place, self._heard) if isinstance(own, Exception) else None
         if isinstance(theirs, FateUnknown | NotSent):
-            heard(LOOK_AGAIN)
+            self._heard(LOOK_AGAIN)
             await asyncio.sleep(0 if isinstance(theirs, FateUnknown) else 0.02)
         elif isinstance(theirs, Exception) and not isinstance(theirs, NoNode):
             raise theirs
