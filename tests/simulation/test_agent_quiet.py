@@ -1,5 +1,5 @@
 """What must not happen: writes of an idle cluster, starts that nothing asked for, failures of programs
-that only slept.
+that only slept, programs that go on because their agent met a bug.
 """
 
 from __future__ import annotations
@@ -163,3 +163,55 @@ def test_machines_that_slept_fence_their_programs_and_count_no_failure() -> None
     for seat in ("c0/0", "c1/0", "c2/0"):
         assert len(cluster.later_starts(seat)) == 1
     assert all(len(node.machine.losses()) == 1 for node in cluster.nodes.values())
+
+
+class Raising:
+    """A machine whose `at`-th call raises what nobody expects."""
+
+    def __init__(self, machine: Any, at: int) -> None:
+        self.machine = machine
+        self.at = at
+        self.calls = 0
+        self.raised = ""
+
+    def __getattr__(self, name: str) -> Any:
+        real = getattr(self.machine, name)
+
+        def call(*arguments: Any, **more: Any) -> Any:
+            self.calls += 1
+            if self.calls == self.at:
+                self.raised = name
+                raise RuntimeError(f"{name} failed")
+            return real(*arguments, **more)
+
+        return call if callable(real) else real
+
+
+class Bug(Well):
+    """n1's agent meets a bug in its `at`-th call of anything on its machine; then it is cut off."""
+
+    def __init__(self, seed: int, at: int) -> None:
+        super().__init__(seed)
+        node = self.nodes["n1"]
+        self.machine = Raising(node.machine, at)
+        node.machine = self.machine  # type: ignore[assignment]
+        self.world.strict = False  # a bug is what it is about
+
+    async def meanwhile(self) -> None:
+        await asyncio.sleep(12.0)
+        self.world.cut("n1", "zk")
+        await asyncio.sleep(9.0)
+        self.world.heal_all()
+        self.journal.write("fault")
+        await asyncio.sleep(20.0)
+
+
+def test_whatever_call_meets_a_bug_programs_are_fenced_and_run_again() -> None:
+    """The auditor looks for two at once, and for one in the end."""
+    raised = set()
+    for at in range(1, 60, 4):
+        cluster = Bug(at, at)
+        cluster.run()
+        raised.add(cluster.machine.raised)
+
+    assert len(raised) >= 4, raised
