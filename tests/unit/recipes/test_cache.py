@@ -171,7 +171,7 @@ async def test_it_goes_on_in_the_next_session() -> None:
 
 async def test_a_large_tree_is_looked_at_again_in_ten_requests_after_a_reconnect() -> None:
     async with (
-        embedded() as server,
+        embedded(tick=3.0) as server,
         relay_to(server.host, server.port) as relay,
         connected(relay, session_timeout=60.0) as zk,
         connected(server) as other,
