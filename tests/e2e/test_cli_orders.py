@@ -14,6 +14,7 @@ from tests.e2e.nodes import INCUMBENT, Nodes, is_alive
 from tests.waiting import wait_until
 
 from incumbent.agent.tree import Observed, Tree, read
+from incumbent.cli import orders, wishes
 
 SLEEP = 'command = "sleep 1000"\n'
 TREE = "/incumbent/components/web"
@@ -159,6 +160,38 @@ def test_what_is_frozen_runs_on_and_is_not_started_again(nodes: Nodes) -> None:
     assert "it is not moved; `incumbent unfreeze web` first" in moved.stderr
     assert ended.stdout == "web is no longer frozen\n"
     assert nodes.wait("web", "running")["epoch"] == before["epoch"] + 1
+
+
+def test_what_is_frozen_amid_a_restart_is_named_and_starts_when_that_is_over(
+    tmp_path: Path,
+) -> None:
+    gate, tree = tmp_path / "gate", Tree()
+    script = f"trap 'while [ ! -e {gate} ]; do sleep 0.05; done; exit 0' TERM; while :; do sleep 0.05; done"
+    with Nodes(tmp_path, tick=0.5, session=10.0) as nodes:
+        nodes.start("n1")
+        nodes.apply(
+            f"[component.web]\nstop_grace = 4.0\ncommand = ['sh', '-c', \"{script}\"]\n"
+            f"[component.nowhere]\n{SLEEP}nodes = ['n9']\n"
+        )
+        before = nodes.wait("web", "running")
+        nodes.cli("restart", "web")
+        nodes.wait("web", "stopping")
+
+        nodes.ask(lambda client: wishes.want(client, tree, "web", frozen_by="me", now=1.0))
+        amid = nodes.ask(lambda client: orders.not_up(client, tree, "web"))
+        gate.touch()
+        down = nodes.wait("web", "frozen")
+        frozen = nodes.cli("freeze", "nowhere")
+        nodes.cli("unfreeze", "web")
+        after = nodes.wait("web", "running")
+
+    assert amid == ["web/0"]
+    assert "nothing is started or moved until `incumbent unfreeze web`" in down["why"]
+    assert frozen.stdout == (
+        "nowhere is frozen while it does not run (nowhere/0): `incumbent unfreeze nowhere` starts "
+        "what is down\n"
+    )
+    assert after["epoch"] == before["epoch"] + 1
 
 
 def test_upgrades_en_masse_go_one_by_one_hold_no_election_and_end_at_the_first_failure(

@@ -16,7 +16,17 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from incumbent.agent.start import together
-from incumbent.agent.tree import Breadcrumb, Desired, Tree, altered, read, seat_name, write
+from incumbent.agent.tree import (
+    Breadcrumb,
+    Desired,
+    Observed,
+    Tree,
+    UnreadableZnode,
+    altered,
+    read,
+    seat_name,
+    write,
+)
 from incumbent.cli.cluster import Cluster, all_breadcrumbs
 from incumbent.cli.exits import No, TimedOut
 from incumbent.cli.wishes import components, spec_bytes, want
@@ -43,14 +53,15 @@ __all__ = [
     "discard",
     "make_skeleton",
     "not_removed",
+    "not_up",
     "remove",
     "removed",
-    "runs",
     "until_ended",
 ]
 
 T = TypeVar("T")
 
+_GOING = ("stopping", "stuck", "released")
 _COMPONENTS_AT_ONCE = 32
 _SEATS_AT_ONCE = 400
 """So many seats' znodes go into one multi; a multi has at most 256 KB."""
@@ -313,9 +324,21 @@ async def _breadcrumbs(client: Client, tree: Tree, name: str) -> list[tuple[str,
     return found
 
 
-async def runs(client: Client, tree: Tree, name: str) -> bool:
-    """Whether anything of a component may be running."""
-    return bool(await _breadcrumbs(client, tree, name))
+async def not_up(client: Client, tree: Tree, name: str) -> list[str]:
+    """The seats of a component of which nothing runs, or what runs is being stopped: amid a restart
+    or a move, too."""
+    seats = [seat_name(name, int(k)) for k in await client.children(tree.seats(name))]
+    return [seat for seat in sorted(seats) if not await _is_up(client, tree, seat)]
+
+
+async def _is_up(client: Client, tree: Tree, seat: str) -> bool:
+    if not await client.children(tree.running(seat)):
+        return False
+    try:
+        data, _stat = await client.get(tree.observed(seat))
+        return not data or read(Observed, data, tree.observed(seat)).state not in _GOING
+    except (NoNode, UnreadableZnode):
+        return True  # nobody has said otherwise
 
 
 async def until_ended(client: Client, tree: Tree, name: str, say: Callable[[str], None]) -> None:

@@ -220,7 +220,8 @@ def freeze(
     Nothing of them is started, restarted or moved.
 
     What runs goes on, also if its file is applied with changes; what ends stays down. `stop` still
-    stops it, and a node that is stopped or dies takes its own down.
+    stops it, and a node that is stopped or dies takes its own down. What is amid a restart or a move
+    is stopped, and not started; this says so.
     """
     by = me()
 
@@ -228,8 +229,11 @@ def freeze(
         before = await _want(client, tree, choice, frozen_by=by)
         if before.frozen_by:
             return f"was frozen before, by {before.frozen_by}"
-        is_down = before.run and not await orders.runs(client, tree, choice.component)
-        return "is frozen, while nothing of it runs" if is_down else "is frozen"
+        down = await orders.not_up(client, tree, choice.component) if before.run else []
+        if not down:
+            return "is frozen"
+        ends = f"`incumbent unfreeze {choice.component}` starts what is down"
+        return f"is frozen while it does not run ({', '.join(down)}): {ends}"
 
     _each(_called(names, node, label, 60.0, zookeeper, root), work)
 
