@@ -166,17 +166,29 @@ class Work:
                 claim = Claim(self._portal, each)
                 await _in_thread(pool, each, partial(self._handle, claim, read, handler))
 
-            return self._portal.run(
-                lambda: self._work.run(
-                    list_items,
-                    handle,
-                    workers=workers,
-                    tries=tries,
-                    idle=idle,
-                    until_empty=until_empty,
-                    progress=progress,
-                )
-            )
+            fatal: list[BaseException] = []
+
+            async def run() -> Counters:
+                try:
+                    return await self._work.run(
+                        list_items,
+                        handle,
+                        workers=workers,
+                        tries=tries,
+                        idle=idle,
+                        until_empty=until_empty,
+                        progress=progress,
+                    )
+                except (Exception, asyncio.CancelledError):
+                    raise
+                except BaseException as error:  # raised on the loop it would end the loop
+                    fatal.append(error)
+                    return self._work.counters
+
+            counters = self._portal.run(run)
+            if fatal:
+                raise fatal[0]
+            return counters
 
     def stop(self) -> None:
         self._portal.post(self._work.stop)

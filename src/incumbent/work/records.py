@@ -136,7 +136,10 @@ def stand(record: Record | None, *, is_claimed: bool, now: float) -> Standing:
 
 
 def encode(item: str) -> str:
-    """The name of an item's znode; another one for every item. Raises ValueError."""
+    """The name of an item's znode; another one for every item. Raises ValueError, or TypeError
+    for what is no text."""
+    if not isinstance(item, str):
+        raise TypeError(f"{item!r}: an item's name is text: say str({item!r}), or what you call it")
     try:
         raw = item.encode()
     except UnicodeEncodeError:

@@ -148,6 +148,7 @@ class Runner:
         self._rng = rng
         self._running: set[asyncio.Task[None]] = set()
         self._suspects: deque[str] = deque()
+        self._fatal: BaseException | None = None
         self._is_contended = False
         self._pause = 0.0
         self._began_at = self._told_at = asyncio.get_running_loop().time()
@@ -171,6 +172,8 @@ class Runner:
                 if now is not None and now.is_last and not self._suspects:
                     break
             await self._finished()
+            if self._fatal is not None:
+                raise self._fatal
         except BaseException:
             for task in self._running:
                 task.cancel()
@@ -225,7 +228,7 @@ class Runner:
         for each in dict.fromkeys(names):
             try:
                 encode(each)
-            except (ValueError, AttributeError) as error:
+            except (TypeError, ValueError) as error:
                 self._counters.errors += 1
                 self._desk.ledger.log(f"{self._desk.path}: an item is passed over: {error}")
             else:
@@ -298,6 +301,12 @@ class Runner:
                         raise
                     claim.ensure()
                     self._failed(claim, error)
+                except BaseException as error:  # as sys.exit() raises it: the run ends with it
+                    self._fatal = self._fatal or error
+                    self._stop.set()
+                    if not claim.is_ended:
+                        claim.ensure()
+                        self._failed(claim, error)
                 else:
                     if not claim.is_ended:
                         claim.ensure()
@@ -321,7 +330,7 @@ class Runner:
             arguments = (claim, found)
         await _result(self._plan.handler(*arguments))
 
-    def _failed(self, claim: Claim, error: Exception) -> None:
+    def _failed(self, claim: Claim, error: BaseException) -> None:
         why = str(error)
         if not isinstance(error, IncumbentError):  # ours are sentences
             why = f"{type(error).__name__}: {why}"

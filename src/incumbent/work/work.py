@@ -197,7 +197,9 @@ class Work:
 
         Each may be a coroutine function. What fails is tried again after 1, 2, 4, … 60 s, by
         whoever claims it then. Errors of the source and of the connection are logged and waited
-        out. A lost claim cancels its handler. `stop()` lets the handlers finish; cancelled, they
+        out. A lost claim cancels its handler. What a handler raises that is no Exception, as
+        `sys.exit()` does, counts as a failure too and ends the run: it is raised here when the
+        other handlers have finished. `stop()` lets the handlers finish; cancelled, they
         are cancelled, and their items given back.
         """
         line = Line() if progress is True else None

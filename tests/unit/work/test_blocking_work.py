@@ -103,6 +103,17 @@ def test_run_calls_its_handlers_in_threads(zk: sync.Zk) -> None:
     assert 1 < len(threads) <= 4
 
 
+def test_a_handler_that_exits_ends_the_run_and_not_the_session(zk: sync.Zk) -> None:
+    with zk.work("/exits", lag=0.02) as work:
+        with pytest.raises(SystemExit):
+            work.run(lambda: ["x"], lambda claim: sys.exit(3), idle=0.05)
+        with pytest.raises(SystemExit):
+            work.run(lambda: sys.exit(3), lambda claim: None, idle=0.05)
+
+        assert work.counters.running == 0
+        work.done("y")
+
+
 def test_stop_lets_the_handlers_finish(zk: sync.Zk) -> None:
     done: list[str] = []
     with zk.work("/stop", lag=0.02) as work:

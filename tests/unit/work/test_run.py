@@ -263,6 +263,38 @@ async def test_progress_is_told_and_what_it_says_is_readable() -> None:
     )
 
 
+async def test_what_is_no_exception_ends_the_run_and_counts_as_a_failure() -> None:
+    class End(BaseException):
+        pass
+
+    orders = Orders("x", "y")
+
+    async def handle(claim: Claim) -> None:
+        if claim.item == "x":
+            raise End("so")
+        await orders.handle(claim)
+
+    async with worker() as work:
+        with pytest.raises(End):
+            await asyncio.wait_for(work.run(orders.list, handle, idle=0.05), 10)
+
+        async def is_counted() -> bool:
+            record = await work.look("x")
+            return record is not None and (record.failures, record.why) == (1, "End: so")
+
+        await eventually(is_counted)
+        assert work.counters.running == 0
+
+
+async def test_what_is_no_text_is_passed_over_in_a_list_and_refused_by_itself() -> None:
+    items: list[object] = ["a", "a", 7, None, b"a", "\udc80", "x" * 5000, "b/c", "ü", "..", "%2F"]
+    async with worker() as work:
+        counters = await work.run(lambda: items, lambda claim: None, until_empty=True, idle=0.05)
+        assert counters.done == 5
+        with pytest.raises(TypeError, match=r"say str\(7\)"):
+            await work.look(7)  # type: ignore[arg-type]
+
+
 async def test_a_run_draws_one_line_on_a_terminal_and_plain_ones_elsewhere() -> None:
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
