@@ -375,3 +375,21 @@ def test_an_agent_that_waits_for_its_name_stops_when_it_is_told_to(tmp_path: Pat
         after = nodes.cluster().nodes["n1"].session
 
     assert (code, after) == (0, before)
+
+
+def test_what_a_vanished_node_had_can_be_removed_and_declared_again(nodes: Nodes) -> None:
+    """Nothing of the old life is in the way, and its epochs go on."""
+    for name in ("n1", "n2"):
+        nodes.start(name)
+    web = '[component.web]\ncommand = "sleep 1000"\n'
+    nodes.apply(web)
+    row = nodes.wait("web", "running")
+
+    nodes.named(row["node"]).kill()
+    removed = nodes.cli("remove", "web")
+    nodes.apply(web)
+
+    assert removed.returncode == 0, removed.stderr
+    again = nodes.wait("web", "running", timeout=30.0)
+    assert again["node"] != row["node"]
+    assert again["epoch"] > row["epoch"]

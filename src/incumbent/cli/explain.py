@@ -17,7 +17,7 @@ from incumbent.agent.tree import Breadcrumb, NodeFacts, Observed, seat_name
 from incumbent.cli.cluster import Cluster, ComponentState, SeatState, all_breadcrumbs
 from incumbent.spec import program
 
-__all__ = ["NodeRow", "Row", "node_rows", "seat_rows", "title"]
+__all__ = ["NodeRow", "Row", "node_rows", "proven_dead", "seat_rows", "title"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +124,18 @@ def node_rows(cluster: Cluster, now: float) -> list[NodeRow]:
             )
         )
     return rows
+
+
+def proven_dead(cluster: Cluster, component: str) -> list[tuple[str, Breadcrumb]]:
+    """(seat, breadcrumb) of a component's instances that are certainly dead, whoever says so."""
+    spec = next((each.spec for each in cluster.components if each.name == component), None)
+    on_unclean = spec.on_unclean if spec is not None else "wait"
+    return [
+        (seat, crumb)
+        for seat, crumb in all_breadcrumbs(cluster)
+        if seat.rpartition("/")[0] == component
+        and isinstance(_verdict(cluster, crumb, on_unclean), lifecycle.ProvenDead)
+    ]
 
 
 def title(cluster: Cluster, seat: str) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -27,8 +28,9 @@ from incumbent.agent.tree import (
     seat_name,
     write,
 )
-from incumbent.cli.cluster import Cluster, all_breadcrumbs
+from incumbent.cli.cluster import Cluster, all_breadcrumbs, read_cluster
 from incumbent.cli.exits import No, TimedOut
+from incumbent.cli.explain import proven_dead
 from incumbent.cli.wishes import components, spec_bytes, want
 from incumbent.client import Client
 from incumbent.errors import (
@@ -63,6 +65,8 @@ T = TypeVar("T")
 
 _GOING = ("stopping", "stuck", "released")
 _COMPONENTS_AT_ONCE = 32
+_LOOK_EVERY = 1.0
+"""Seconds between two looks at what a node that is gone has left."""
 _SEATS_AT_ONCE = 400
 """So many seats' znodes go into one multi; a multi has at most 256 KB."""
 
@@ -342,7 +346,10 @@ async def _is_up(client: Client, tree: Tree, seat: str) -> bool:
 
 
 async def until_ended(client: Client, tree: Tree, name: str, say: Callable[[str], None]) -> None:
-    """Until no seat has a breadcrumb, told by watches."""
+    """Until no seat has a breadcrumb, told by watches.
+
+    What a node that is gone has left is proven dead by nobody else: nothing is to start over it.
+    """
     is_said = False
     for number in sorted(map(int, await client.children(tree.seats(name)))):
         folder = tree.running(seat_name(name, number))
@@ -359,7 +366,17 @@ async def until_ended(client: Client, tree: Tree, name: str, say: Callable[[str]
             if not is_said:
                 is_said = True
                 say(f"stopping {name}")
-            await changed
+            await asyncio.wait([changed], timeout=_LOOK_EVERY)
+            if not changed.done():
+                client.unwatch(folder, watcher)
+                await _clear(client, tree, name)
+
+
+async def _clear(client: Client, tree: Tree, name: str) -> None:
+    """Delete the breadcrumbs of what is proven dead."""
+    for seat, crumb in proven_dead(await read_cluster(client, tree), name):
+        with suppress(NoNode):
+            await again(lambda s=seat, c=crumb: client.delete(tree.breadcrumb(s, c.epoch)))  # type: ignore[misc]
 
 
 async def again(turn: Callable[[], Awaitable[T]]) -> T:
