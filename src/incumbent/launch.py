@@ -33,6 +33,7 @@ __all__ = [
     "parse_env_file",
     "program_environment",
     "refusal",
+    "unreadable_by",
     "user_of",
     "user_problem",
     "went_background",
@@ -292,6 +293,28 @@ def env_file_problem(path: str) -> str:
     if not mode & (stat.S_IROTH | stat.S_IWOTH | stat.S_IWGRP):
         return ""
     return f"{path} may have secrets, and others can read or change it: chmod o=,g-w {path}"
+
+
+def unreadable_by(identity: Identity | None, path: str) -> str:
+    """Why a program of that user could not read a file itself, "" if it could: the tree names the
+    file, and the agent reads it for the program."""
+    if identity is None or identity.uid in (0, os.geteuid()):
+        return ""
+    real = Path(path).resolve()
+    for place in (*reversed(real.parents), real):
+        bit = 4 if place == real else 1
+        try:
+            found = place.stat()
+        except OSError as error:
+            return f"{path}: {(error.strerror or str(error)).lower()}"
+        shift = 0
+        if found.st_uid == identity.uid:
+            shift = 6
+        elif found.st_gid in (identity.gid, *identity.groups):
+            shift = 3
+        if not found.st_mode & (bit << shift):
+            return f"{path} is not for {identity.name} to read: it is closed by {place}"
+    return ""
 
 
 def _is_the_nodes(path: str) -> bool:

@@ -58,11 +58,16 @@ def test_a_program_gets_a_variable_and_a_file_and_is_restarted_when_one_changes(
 ) -> None:
     out = tmp_path / "out"
     nodes.start("n1")
+    template = tmp_path / "conf.in"
+    template.write_text("${LEVEL} at $host by ${INCUMBENT_NODE}\n")
     nodes.apply(
         f"""[component.web]
-command = ["sh", "-c", "echo $LEVEL; cat $RULES; echo $LEVEL $(cat $RULES) >> {out}; exec sleep 1000"]
-config = {{ LEVEL = "web.level", RULES = {{ key = "web.rules", file = true }} }}
+command = ["sh", "-c", "echo $LEVEL; cat $RULES; echo $LEVEL $(cat $RULES) $(cat $CONF) >> {out}; exec sleep 1000"]
 debounce = 0.5
+[component.web.config]
+LEVEL = "web.level"
+RULES = {{ key = "web.rules", file = true }}
+CONF = {{ template = "{template}" }}
 
 [component.other]
 command = "sleep 1000"
@@ -77,13 +82,19 @@ command = "sleep 1000"
     nodes.wait("web", "running")
     nodes.cli("config", "set", "web.level", "8")
 
-    wait_until(lambda: out.exists() and out.read_text().endswith("8 be kind\n"))
-    assert out.read_text() == "7 be kind\n8 be kind\n"
+    last = "8 be kind 8 at $host by n1\n"
+    wait_until(lambda: out.exists() and out.read_text().endswith(last))
+    assert out.read_text() == f"7 be kind 7 at $host by n1\n{last}"
     assert nodes.wait("other", "running")["pid"] == other["pid"]
-    files = list((nodes.nodes[0].data / "config").glob("*/*"))
-    assert [(f.name, f.stat().st_mode & 0o777) for f in files] == [("RULES", 0o600)]
+    files = sorted((nodes.nodes[0].data / "config").glob("*/*"))
+    modes = [(f.name, f.stat().st_mode & 0o777) for f in files]
+    assert modes == [("CONF", 0o600), ("RULES", 0o600)]
+    template.write_text("${LEVLE}\n")
+    nodes.cli("restart", "web")
+    wrong = f"{template}:1: LEVLE: it has no value; did you mean `LEVEL`?"
+    wait_until(lambda: wrong in nodes.row("web")["why"])
     assert nodes.cli("remove", "web").returncode == 0
-    wait_until(lambda: not files[0].exists(), what="its configuration to go too")
+    wait_until(lambda: not any(f.exists() for f in files), what="its configuration to go too")
 
 
 def test_with_sighup_the_program_finds_the_new_file_and_goes_on(

@@ -112,6 +112,9 @@ class Host(Processes, Protocol):
     def forget_config(self, seat: str) -> None:
         """Nothing of it runs here any more: what was written for it goes."""
 
+    def rendered(self, spec: Spec, name: str, path: str, variables: Mapping[str, str]) -> str:
+        """What a template at `path` is with these. Raises `SpecErrors`."""
+
     def remember(self, instances: Mapping[str, Instance]) -> None:
         """Write down which trees there are, for the next life of this node."""
 

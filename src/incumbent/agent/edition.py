@@ -65,6 +65,8 @@ def earlier_one(
         return None
     found: dict[str, str] = {}
     for name, use in its.config.items():
+        if not use.key:
+            continue
         digest, had = mark.config.get(name), values.get(use.key, ())
         value = next((each for each in had if digest in (None, _digest(each))), None)
         if value is None:

@@ -27,9 +27,11 @@ from incumbent.launch import (
     launch,
     missing_requirements,
     refusal,
+    unreadable_by,
     user_problem,
 )
 from incumbent.spec import Spec
+from incumbent.spec.template import render
 
 __all__ = ["Machine", "last_line"]
 
@@ -106,6 +108,17 @@ class Machine(Pidfds):
 
     def forget_config(self, seat: str) -> None:
         self._home.forget_config(seat)
+
+    def rendered(self, spec: Spec, name: str, path: str, variables: Mapping[str, str]) -> str:
+        key = f"config.{name}"
+        if problem := unreadable_by(identity_of(spec), path):
+            raise SpecErrors([SpecError(spec.name, 0, key, problem)])
+        try:
+            text = Path(path).read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            why = str(getattr(error, "strerror", None) or "it is no text").lower()
+            raise SpecErrors([SpecError(spec.name, 0, key, f"{path}: {why}")]) from None
+        return render(text, variables, path)
 
     def log_path(self, seat: str) -> str | None:
         return str(self._home.log_of(seat))

@@ -40,7 +40,7 @@ class Launcher:
         spec = edition.spec
         numbers, checks = self._numbers_for(spec), (spec.ready, spec.live)
         launched = self._term.host.launch(spec, seat, self._term.node, 0)
-        env = {**launched.env, **self.write_config(edition, seat)}
+        env = {**launched.env, **self._configured(edition, seat, launched.env)}
         if spec.live is not None and spec.live.way == "notify":
             env["WATCHDOG_USEC"] = str(round(spec.live.interval * 1e6))
         containment, identity = self.containment(spec), launched.identity
@@ -129,16 +129,10 @@ class Launcher:
     def containment(self, spec: Spec) -> str:
         return spec.isolation or self._term.presence.facts.containments[0]
 
-    def write_config(self, edition: Edition, seat: str) -> dict[str, str]:
-        """Variables, and the files that some of them name. Raises `SpecErrors`."""
-        there, spec, host = edition.values, edition.spec, self._term.host
-        return {
-            name: host.write_config(spec, seat, name, there[use.key])
-            if use.file
-            else there[use.key]
-            for name, use in spec.config.items()
-            if use.key in there
-        }
+    def write_config(self, edition: Edition, seat: str) -> None:
+        """Its files of configuration, anew. Raises `SpecErrors`."""
+        launched = self._term.host.launch(edition.spec, seat, self._term.node, 0)
+        self._configured(edition, seat, launched.env)
 
     def unfit(self, spec: Spec) -> str:
         """Why this node cannot run it, "" if it can."""
@@ -155,6 +149,25 @@ class Launcher:
         lacking = [k for k in spec.limits if LIMITS[k].file and not self._enforces(LIMITS[k].file)]
         why = self._settings.no_controllers
         return f"not limited on this node: {', '.join(lacking)} ({why})" if lacking else ""
+
+    def _configured(self, edition: Edition, seat: str, env: Mapping[str, str]) -> dict[str, str]:
+        """Variables, and the files that some of them name; those made of templates last. `env`: of
+        the program without them."""
+        there, spec, host = edition.values, edition.spec, self._term.host
+        found = {
+            name: host.write_config(spec, seat, name, there[use.key])
+            if use.file
+            else there[use.key]
+            for name, use in spec.config.items()
+            if use.key in there
+        }
+        known = {name: value for name, value in env.items() if name != "INCUMBENT_EPOCH"} | found
+        templates = [(n, use.template) for n, use in spec.config.items() if use.template]
+        for name, path in templates:
+            found[name] = host.write_config(
+                spec, seat, name, host.rendered(spec, name, path, known)
+            )
+        return found
 
     def _enforces(self, file: str) -> bool:
         """Whether cgroups have it here; its controller is the first part of its name."""

@@ -3,8 +3,9 @@
     [component.web.config]
     LEVEL = "web.level"                            # the variable LEVEL has its value
     RULES = { key = "web.rules", file = true }     # a file has it; RULES is the file's path
+    CONF = { template = "/etc/web/conf.in" }       # a file made of that one (see `template`)
 
-Rule of this file: a `Use` is complete; a name is a variable's, and stands for one key.
+Rule of this file: a `Use` is complete; a name is a variable's, and stands for one key or template.
 """
 
 from __future__ import annotations
@@ -25,10 +26,12 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class Use(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one key. `file`: its value is in a file, and the variable has that one's path."""
+    """Of one `key`; or, without one, of the file `template` on the node. `file`: the key's value is in
+    a file, and the variable has that one's path."""
 
-    key: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_.][A-Za-z0-9_.-]{0,63}\Z")]
+    key: Annotated[str, msgspec.Meta(pattern=r"^([A-Za-z0-9_.][A-Za-z0-9_.-]{0,63})?\Z")] = ""
     file: bool = False
+    template: Annotated[str, msgspec.Meta(pattern=r"^/[^\0]*\Z")] | None = None
 
 
 def read_uses(value: Any, wrong: Callable[..., None], reserved: Collection[str]) -> dict[str, Use]:
@@ -58,13 +61,15 @@ def _use(
         wrong("this variable is set by Incumbent; expected another name", name)
     if isinstance(value, str):
         value = {"key": value}
+    if isinstance(value, dict) and "template" in value:
+        return _template(name, value, wrong)
     if not isinstance(value, dict) or not isinstance(value.get("key"), str):
         expected = 'expected a key, like "web.level", or { key = "web.rules", file = true }'
         wrong(f"{expected}; got {kind(value)}", name)
         return None
     for key in value:
         if key not in ("key", "file"):
-            hint = did_you_mean(key, ("key", "file")) or "; expected key, file"
+            hint = did_you_mean(key, ("key", "file", "template")) or "; expected key, file"
             wrong(f"unknown key{hint}", name, key)
     if not isinstance(value.get("file", False), bool):
         wrong(f"expected true or false, got {kind(value['file'])}", name, "file")
@@ -73,3 +78,21 @@ def _use(
         wrong(f"{value['key']!r} is no key of the configuration: {problem}", name)
         return None
     return Use(key=value["key"], file=value.get("file", False))
+
+
+def _template(name: str, value: dict[str, Any], wrong: Callable[..., None]) -> Use | None:
+    path = value["template"]
+    if len(value) > 1:
+        others = ", ".join(key for key in value if key != "template")
+        wrong(
+            f"a template has the values of all keys above it; expected it alone, got {others} too",
+            name,
+        )
+        return None
+    if not isinstance(path, str) or not path.startswith("/") or "\0" in path:
+        got = repr(path) if isinstance(path, str) else kind(path)
+        wrong(
+            f"expected an absolute path, got {got}: the file is read on the node", name, "template"
+        )
+        return None
+    return Use(template=path)

@@ -96,6 +96,9 @@ class SimMachine:
     def forget_config(self, seat: str) -> None:
         """It is there for who wants to look at it."""
 
+    def rendered(self, spec: Spec, name: str, path: str, variables: Mapping[str, str]) -> str:
+        return f"{path} with {variables.get('LEVEL', '')}"
+
     def tell_deadline(self, at: float) -> None:
         """Nobody reads it here."""
 
