@@ -200,6 +200,7 @@ class Runner:
         try:
             return self._term.launcher.start_of(edition, self._name)
         except (NumbersDontFit, SpecErrors) as error:
+            self._term.host.forget_config(self._name)  # nothing will run that has these files
             return error
 
     async def stop(self, why: str) -> None:
