@@ -30,7 +30,7 @@ T = TypeVar("T")
 READERS = 16
 """Logs that are shown at a time."""
 _CONNECTIONS = 3 * READERS
-_PATIENCE = 5.0
+_PATIENCE = 10.0
 """Seconds for saying who one is and what is wanted."""
 _STALLED = 30.0
 """Seconds in which a reader has to take what was sent."""

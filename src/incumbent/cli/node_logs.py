@@ -28,7 +28,7 @@ from incumbent.log_service import is_loopback, split_address
 
 __all__ = ["CannotRead", "FileLog", "Log", "NodeLog", "read_from"]
 
-_CONNECT = 5.0
+_CONNECT = 10.0
 _SILENCE = 20.0
 """Seconds without a word, after which a node is taken for gone; it says something every 3 s."""
 _LARGEST = 64 * 1024 * 1024
