@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.simulation.rolled import BAD, Rolled
 
-from incumbent.agent.tree import Rollout
+from incumbent.agent.tree import Rollout, altered, write
 from incumbent.cli import orders, wishes
 from incumbent.client import Client
 from incumbent.testing.processes import Program
@@ -179,6 +179,48 @@ def test_what_was_stopped_starts_with_the_change_at_once() -> None:
     cluster.check()
 
     assert cluster.versions == ["1"] * 5 and cluster.starts == 5
+
+
+def test_what_all_were_started_with_after_a_stop_is_what_one_goes_back_to() -> None:
+    class Restarted(Quiet):
+        reverts = True
+
+        async def operate(self, client: Client) -> None:
+            await orders.apply(client, self.tree, [self.spec("c0", "1")])
+            await asyncio.sleep(15.0)
+            await wishes.want(client, self.tree, "c0", run=False)
+            await asyncio.sleep(2.0)
+            await orders.apply(client, self.tree, [self.spec("c0", "2")])
+            await wishes.want(client, self.tree, "c0", run=True)
+            await asyncio.sleep(5.0)
+            await orders.apply(client, self.tree, [self.spec("c0", BAD)])
+            await asyncio.sleep(15.0)
+
+    cluster = Restarted()
+
+    cluster.check()
+
+    (record,) = cluster.records
+    assert cluster.versions == ["2"] * 5, "not the older one that was rolled out last"
+    assert record is not None and [each.state for each in record.before] == ["done", "done"]
+
+
+def test_a_record_out_of_another_ensemble_holds_up_no_change() -> None:
+    class Copied(Quiet):
+        async def operate(self, client: Client) -> None:
+            await self.set(client, "1")
+            await asyncio.sleep(15.0)
+            record = await self.record(client)
+            assert record is not None
+            await client.set(self.tree.rollout("c0"), write(altered(record, zxid=2**40)))
+            await self.set(client, "2")
+            await asyncio.sleep(15.0)
+
+    cluster = Copied()
+
+    cluster.check()
+
+    assert cluster.levels == ["2"] * 5
 
 
 def test_a_stop_amid_a_roll_out_is_obeyed_and_the_start_ends_it() -> None:

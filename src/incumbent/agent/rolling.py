@@ -111,13 +111,14 @@ class Rolling:
             due = due_at(self._settling, wanted.spec.debounce, wanted.spec.debounce_max)
         runs = self._mark(wanted.spec)
         is_due = wanted.program != self._program or now >= due
+        is_known = is_due or runs == wanted.mark  # it may have started with it before anyone began
         steady_at = self._since
         if wanted.spec.ready is None or self._was_told:
             steady_at += STEADY_AFTER
         step = await self._step(
             place,
             Copy(number=self._number, mark=runs, is_up=is_up and now >= steady_at),
-            Wanted(mark=wanted.mark, zxid=self._zxid()) if is_due else Wanted(mark=runs, zxid=0),
+            Wanted(mark=wanted.mark, zxid=self._zxid()) if is_known else Wanted(mark=runs, zxid=0),
             _rules(wanted.spec),
         )
         if step is None:

@@ -152,7 +152,8 @@ def again(record: Rollout | None) -> Rollout | None:
     """What `retry` makes of it: what has failed is tried once more."""
     if record is None or record.state not in ("stopped", "reverted"):
         return record
-    return altered(record, state="under way", why="", ended_at=0.0, seats={})
+    seats = {k: state for k, state in record.seats.items() if state == "going"}  # may be down
+    return altered(record, state="under way", why="", ended_at=0.0, seats=seats)
 
 
 def aim(record: Rollout) -> Mark:
@@ -201,9 +202,9 @@ def _in_a_stopped_one(record: Rollout, copy: Copy) -> Step:
 
 def _arrived(record: Rollout, copy: Copy, rules: Rules, now: float) -> Rollout:
     number, state = str(copy.number), "up" if copy.is_up else "going"
-    if record.state == "done" or record.seats.get(number) == state:
+    if record.state == "done":
         return record
-    seats = {**record.seats, number: state}
+    seats = {**record.seats, number: state}  # as before, perhaps; but fewer copies may be wanted
     is_done = all(seats.get(str(k)) == "up" for k in range(rules.copies))
     if is_done and record.state == "under way":
         return altered(record, seats=seats, state="done", ended_at=now)

@@ -23,6 +23,7 @@ from incumbent.agent.tree import (
     Rollout,
     Tree,
     UnreadableZnode,
+    altered,
     read,
 )
 from incumbent.client import Client, Watcher
@@ -384,11 +385,16 @@ class View:
         await follow_data(self._client, path, see)
 
     async def _follow_rollout(self, view: ComponentView, ready: asyncio.Future[None]) -> None:
-        """One that cannot be read is none, and is written anew at the next change."""
+        """One that cannot be read is none, and is written anew at the next change. One that was
+        written before what it tells of is a copy out of another ensemble, whose zxids say nothing.
+        """
         path = self._tree.rollout(view.name)
 
         def see(data: bytes | None, stat: Stat | None) -> None:
-            view.rollout = self._read(Rollout, data, path, None) if data else None
+            record = self._read(Rollout, data, path, None) if data else None
+            if record is not None and stat is not None and stat.mzxid < record.zxid:
+                record = altered(record, zxid=0)
+            view.rollout = record
             view.rollout_version = stat.version if stat is not None else -1
             self._seen(ready)
 

@@ -218,8 +218,24 @@ def test_retry_goes_on_with_what_has_failed() -> None:
     retried = again(stopped(_0="going"))
 
     assert retried is not None
-    assert (retried.state, retried.why, retried.seats) == ("under way", "", {})
+    assert (retried.state, retried.why) == ("under way", "")
     assert again(under_way()) == under_way()
+
+
+def test_what_is_down_when_it_is_tried_again_counts_on() -> None:
+    retried = again(stopped(_0="going", _1="up"))
+
+    step = look(retried, copy(2), WANTED, THREE, 5.0)
+
+    assert step == Step(record=retried, why="waits for its turn in the roll-out, after copy 0")
+
+
+def test_with_fewer_copies_it_is_done_when_those_are_up() -> None:
+    two = Rules(copies=2, max_parallel=1, auto_revert=True)
+
+    step = look(under_way(_0="up", _1="up", _2="going"), copy(0, NEW), WANTED, two, 5.0)
+
+    assert step.record is not None and step.record.state == "done"
 
 
 # ── any order of events
@@ -279,6 +295,9 @@ class Play:
         self.taken.discard(number)
         self.begin(number)
 
+    def retry(self, _number: int) -> None:
+        self.record = again(self.record)
+
     def rest(self) -> None:
         for _ in range(12 * self.rules.copies):
             for number in range(self.rules.copies):
@@ -288,7 +307,8 @@ class Play:
 
 EVENTS = st.lists(
     st.tuples(
-        st.sampled_from(["look", "look", "settle", "settle", "crash", "change"]), st.integers(0, 4)
+        st.sampled_from(["look", "look", "settle", "settle", "crash", "change", "retry"]),
+        st.integers(0, 4),
     ),
     max_size=60,
 )
