@@ -28,8 +28,7 @@ RETRY = 2.0
 
 
 class Admission:
-    """Of one session. `why` is what is in our way, "" while nothing is; `operators`: the tree's, as
-    ACLs name them."""
+    """Of one session. `why` is what is in our way, "" while nothing is."""
 
     def __init__(
         self,
@@ -45,7 +44,13 @@ class Admission:
         self._draining = draining
         self._say = say
         self.why = ""
-        self.operators: Sequence[str] = ()
+        self._operators: Sequence[str] = ()
+        self._is_admitted = False
+
+    @property
+    def operators(self) -> Sequence[str] | None:
+        """The tree's, as ACLs name them; None before this tree is to be believed."""
+        return self._operators if self._is_admitted else None
 
     @property
     def is_strict(self) -> bool:
@@ -60,6 +65,7 @@ class Admission:
                 self._say(f"nothing runs here: {why}")
             self.why = why
             if not why:
+                self._is_admitted = True
                 return True
             seen = asyncio.ensure_future(changed.seen())
             ends: list[asyncio.Future[Any]] = [seen, self._draining]
@@ -154,7 +160,7 @@ class Admission:
             except UnreadableZnode as error:
                 self._say(str(error))
             else:
-                self.operators = tuple(access.operators)
+                self._operators = tuple(access.operators)
                 self._client.acl_of = acls(access, self._tree.root)
 
 

@@ -1,13 +1,14 @@
 """What a reader of logs and a node say to each other, one JSON object a line.
 
     node    {"v": 1, "node": "n1", "nonce": …}
-    reader  {"seat": "web/0", "lines": 100, "follow": true, "proofs": {"digest:operators:HASH": …}}
+    reader  {"seat": "web/0", "lines": 100, "follow": true, "proofs": [["digest:operators", …]]}
     node    {"lines": […], "place": […]}, again and again; {} from time to time: it lives
     reader  {"end": true}: nothing more is to come there, send what there is
     node    {"end": true}, or {"error": …}
 
-A password never goes to a node: who has the digest's secret proves that by a keyed hash of the
-nonce. The key is the HASH of the id, which operators and agents know: agents can read logs.
+A password never goes to a node, nor does what could stand for it: who has the digest's secret
+proves that by a keyed hash of the nonce, good for one node, asked at one address. The key is the
+HASH of the id, which operators and agents know: agents can read logs.
 
 Rule of this file: pure. What is asked for is a seat and a hook by name, never a path.
 """
@@ -17,8 +18,8 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from incumbent.settings import name_problem
@@ -43,7 +44,8 @@ class Ask:
     epoch: int = 0
     after: tuple[int, int] = (0, 0)
     follow: bool = False
-    proofs: Mapping[str, str] = field(default_factory=dict)
+    proofs: Sequence[tuple[str, str]] = ()
+    """(digest:NAME, proof) each; two may have the same name."""
 
     def __post_init__(self) -> None:
         component, _, number = self.seat.rpartition("/")
@@ -73,28 +75,35 @@ class Ask:
                 epoch=int(said.get("epoch", 0)),
                 after=(int(inode), int(offset)),
                 follow=said.get("follow") is True,
-                proofs={str(who): str(proved) for who, proved in said.get("proofs", {}).items()},
+                proofs=[(str(who), str(proved)) for who, proved in said.get("proofs", ())],
             )
-        except (KeyError, TypeError, AttributeError) as error:
+        except (KeyError, TypeError, OverflowError) as error:
             raise ValueError(f"not what a reader of logs says: {error!r}") from None
 
 
-def proof(digest_id: str, nonce: str, node: str) -> str:
-    """That somebody knows the HASH of `NAME:HASH`, to this node, this once."""
+def proof(digest_id: str, nonce: str, node: str, url: str) -> str:
+    """That somebody knows the HASH of `NAME:HASH`, to this node, this once.
+
+    `url`: where it was asked. Who says that another node is to be asked at an address of his own
+    has no use for what he is told there.
+    """
     key = digest_id.rpartition(":")[2].encode()
-    return hmac.new(key, f"{nonce} {node}".encode(), hashlib.sha256).hexdigest()
+    return hmac.new(key, f"{nonce} {node} {url}".encode(), hashlib.sha256).hexdigest()
 
 
-def proven(ids: Iterable[str], proofs: Mapping[str, str], nonce: str, node: str) -> list[str]:
+def proven(
+    ids: Iterable[str], proofs: Sequence[tuple[str, str]], nonce: str, node: str, url: str
+) -> list[str]:
     """Those of these `digest:NAME:HASH` that were proven."""
-    return [
-        each
-        for each in ids
-        if each.startswith("digest:")
-        and hmac.compare_digest(
-            proofs.get(each, "").encode(), proof(each.removeprefix("digest:"), nonce, node).encode()
-        )
-    ]
+    found = []
+    for each in ids:
+        scheme, _, digest_id = each.partition(":")
+        who = each.rpartition(":")[0]
+        shown = [proved.encode() for name, proved in proofs if name == who]
+        wanted = proof(digest_id, nonce, node, url).encode()
+        if scheme == "digest" and any(hmac.compare_digest(one, wanted) for one in shown):
+            found.append(each)
+    return found
 
 
 def line(said: Mapping[str, Any]) -> bytes:
@@ -103,7 +112,10 @@ def line(said: Mapping[str, Any]) -> bytes:
 
 def object_of(raw: bytes) -> dict[str, Any]:
     """Raises ValueError."""
-    said = json.loads(raw)
+    try:
+        said = json.loads(raw)
+    except RecursionError:
+        raise ValueError("expected an object, got too many within each other") from None
     if not isinstance(said, dict):
         raise ValueError("expected an object")
     return said

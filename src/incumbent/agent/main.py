@@ -124,7 +124,8 @@ def _serve_logs(
 
     def operators() -> Sequence[str]:
         nonlocal known
-        known = (agent.term.admission.operators if agent.term else ()) or known
+        said = agent.term.admission.operators if agent.term else None
+        known = known if said is None else said
         return known
 
     server = LogServer(

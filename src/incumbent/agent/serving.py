@@ -14,14 +14,18 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from incumbent.agent.log_words import LARGEST, Ask, line, proven
 from incumbent.agent.tail import Tail
 from incumbent.agent.view import take_outcome
 from incumbent.guardian.logwriter import stamped
 from incumbent.log_service import ANYBODY, OPERATORS, LogService, split_address
+
+if TYPE_CHECKING:
+    import ssl
 
 __all__ = ["READERS", "LogServer"]
 
@@ -80,10 +84,8 @@ class LogServer:
         while True:
             try:
                 tls = self._service.tls()
-                limits = {"ssl_handshake_timeout": _PATIENCE} if tls else {}
-                server = await asyncio.start_server(
-                    self._serve, host, port, ssl=tls, limit=LARGEST, **limits
-                )
+                meet = partial(self._serve, tls)  # before a handshake, which is counted too
+                server = await asyncio.start_server(meet, host, port, limit=LARGEST)
             except OSError as error:
                 why = (os.strerror(error.errno) if error.errno else str(error)).lower()
                 if why != told:
@@ -94,21 +96,29 @@ class LogServer:
                 async with server:
                     await server.serve_forever()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(
+        self,
+        tls: ssl.SSLContext | None,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
         """One connection, to its end. Whatever a stranger does ends that, and nothing else."""
         self._connections += 1
         try:
             if self._connections <= _CONNECTIONS:
+                if tls is not None:
+                    await writer.start_tls(tls, ssl_handshake_timeout=_PATIENCE)
                 await self._answer(reader, writer)
                 writer.close()
+                async with asyncio.timeout(_STALLED):
+                    await writer.wait_closed()
         except (OSError, ValueError, EOFError):  # gone, silent, or no reader of logs
             pass
         except asyncio.CancelledError:  # the agent ends; asyncio's streams would complain of it
             pass
         finally:
             self._connections -= 1
-            if not writer.is_closing():
-                writer.transport.abort()
+            writer.transport.abort()  # who takes nothing is not waited for to take the rest
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonce = self._nonce()
@@ -140,14 +150,15 @@ class LogServer:
         if OPERATORS in readers:
             readers += self._operators()
         shown = _certified(writer)
-        if {*shown, *proven(readers, ask.proofs, nonce, self._node)} & set(readers):
+        proved = proven(readers, ask.proofs, nonce, self._node, self._service.url)
+        if {*shown, *proved} & set(readers):
             return ""
         if readers == [OPERATORS]:
             return (
                 "those who may read logs here are the tree's operators, and it has none: "
                 "`incumbent init` makes them, or `readers` in [logs] of this node names others"
             )
-        them = ", ".join([*shown, *(each.rpartition(":")[0] for each in ask.proofs)])
+        them = ", ".join([*shown, *(who for who, _ in ask.proofs)])
         return (
             f"{them or 'who shows nothing'} may not read logs here: show an operator's credential "
             "(the setting `auth`, or `tls_cert`); `readers` in [logs] of this node says who may"
@@ -183,8 +194,9 @@ class LogServer:
                         return
                     is_ending, quiet = True, 0
         except OSError as error:
-            if not isinstance(error, ConnectionError | TimeoutError):
-                await _send(writer, {"error": f"its log cannot be read: {error.strerror}"})
+            if isinstance(error, ConnectionError | TimeoutError):
+                raise
+            await _send(writer, {"error": f"its log cannot be read: {error.strerror}"})
         finally:
             word.cancel()
             tail.close()

@@ -2,7 +2,7 @@
 
 Both have the same verbs: `batch` waits for lines, `finish` says that no more will come there.
 
-Rule of this file: a node is shown proofs, never a password; and nothing is read in clear text
+Rule of this file: a node is shown proofs, never a password nor its hash; and nothing is read in clear text
 from another machine, unless somebody has said `insecure`.
 """
 
@@ -95,10 +95,11 @@ class NodeLog:
     """Of another node, over a connection: `read_from`."""
 
     def __init__(
-        self, node: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self, facts: NodeFacts, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         self._place = (0, 0)
-        self._node = node
+        self._node = facts.node
+        self._url = facts.logs
         self._reader = reader
         self._writer = writer
 
@@ -114,7 +115,10 @@ class NodeLog:
                 f"{self._node} is said to show its logs where {hello.get('node')} does"
             )
         nonce = str(hello.get("nonce"))
-        proofs = {f"digest:{each}": proof(each, nonce, self._node) for each in ids}
+        proofs = [
+            (f"digest:{each.rpartition(':')[0]}", proof(each, nonce, self._node, self._url))
+            for each in ids
+        ]
         await self._say(replace(ask, proofs=proofs).to_line())
 
     async def batch(self) -> list[str] | None:
@@ -175,7 +179,7 @@ async def read_from(facts: NodeFacts, ask: Ask, credentials: Credentials) -> Nod
         ) from None
     except (OSError, ValueError) as error:
         raise CannotRead(f"{facts.node} cannot be reached at {address}: {_why(error)}") from None
-    log = NodeLog(facts.node, *streams)
+    log = NodeLog(facts, *streams)
     ids = [digest_id(each) for kind, each in credentials.auth if kind == "digest"]
     try:
         await log.ask(ask, ids)

@@ -15,6 +15,7 @@ from tests.apache import free_port
 from tests.e2e.served import certificates
 from tests.waiting import eventually
 
+from incumbent.agent import serving
 from incumbent.agent.log_words import LARGEST, Ask, proof, proven
 from incumbent.agent.serving import READERS, LogServer
 from incumbent.agent.tree import NodeFacts
@@ -99,6 +100,10 @@ def run(story: Callable[[Home], Awaitable[None]], folder: Path, **service: Any) 
     asyncio.run(told())
 
 
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
 async def refusal(home: Home, credentials: Credentials, ask: Ask = WEB) -> str:
     with pytest.raises(CannotRead) as refused:
         await home.all_of(ask, credentials)
@@ -122,13 +127,36 @@ def test_operators_read_and_nobody_else(tmp_path: Path) -> None:
 
 def test_a_proof_is_good_for_one_node_once_and_needs_the_whole_secret() -> None:
     mine = OPERATORS[0]
-    shown = {mine: proof(mine.removeprefix("digest:"), "nonce", "n1")}
+    url, who = "tls://n1:7281", "digest:operators"
+    shown = [(who, proof(mine.removeprefix("digest:"), "nonce", "n1", url))]
 
-    assert proven(OPERATORS, shown, "nonce", "n1") == [mine]
-    assert proven(OPERATORS, shown, "another", "n1") == []
-    assert proven(OPERATORS, shown, "nonce", "n2") == []
-    assert proven(("digest:agents:x",), shown, "nonce", "n1") == []
-    assert proven(OPERATORS, {mine: ""}, "nonce", "n1") == []
+    assert proven(OPERATORS, shown, "nonce", "n1", url) == [mine]
+    assert proven(OPERATORS, [(who, "an older password's"), *shown], "nonce", "n1", url) == [mine]
+    assert proven(OPERATORS, shown, "another", "n1", url) == []
+    assert proven(OPERATORS, shown, "nonce", "n2", url) == []
+    assert proven(OPERATORS, shown, "nonce", "n1", "tls://n3:7281") == []  # passed on from there
+    assert proven(("digest:agents:x",), shown, "nonce", "n1", url) == []
+    assert proven(OPERATORS, [(who, "")], "nonce", "n1", url) == []
+
+
+def test_who_is_asked_learns_nothing_that_another_would_take(tmp_path: Path) -> None:
+    async def story() -> None:
+        heard: list[bytes] = []
+
+        async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(b'{"v": 1, "node": "n1", "nonce": "n"}\n')
+            heard.append(await reader.readline())
+            writer.close()
+
+        home = Home(tmp_path)
+        async with await asyncio.start_server(listen, *home.service.listen.split(":")):
+            await refusal(home, OPERATOR)
+
+        secret_hash = digest_id(SECRET).rpartition(":")[2]
+        assert b"digest:operators" in heard[0]
+        assert secret_hash.encode() not in heard[0] and b"of-them" not in heard[0]
+
+    asyncio.run(story())
 
 
 def test_a_certificate_is_enough_where_it_is_named(tmp_path: Path) -> None:
@@ -177,7 +205,11 @@ def test_nothing_is_read_in_clear_text_from_elsewhere(tmp_path: Path) -> None:
         b'{"seat": "/0"}\n',
         b'{"seat": "web/0", "after": 7}\n',
         b'{"seat": "web/0", "lines": "many"}\n',
-        b'{"seat": "web/0", "proofs": []}\n',
+        b'{"seat": "web/0", "proofs": [7]}\n',
+        b'{"seat": "web/0", "proofs": {"digest:operators:x": "y"}}\n',
+        b'{"seat": "web/0", "lines": Infinity}\n',
+        b'{"seat": "web/0", "after": [1, Infinity]}\n',
+        b"[" * 60_000 + b"\n",
         b"[]\n",
         b"\x00\xff\n",
     ],
@@ -222,6 +254,50 @@ def test_a_reader_that_takes_nothing_holds_up_nobody(tmp_path: Path) -> None:
             log.close()
 
     run(story, tmp_path)
+
+
+@pytest.mark.parametrize("is_encrypted", [False, True])
+def test_a_reader_that_takes_nothing_is_let_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_encrypted: bool
+) -> None:
+    monkeypatch.setattr(serving, "_STALLED", 0.3)
+    pems = certificates(tmp_path)
+    service = {"tls_cert": str(pems / "server.pem")} if is_encrypted else {}
+    ours = {"tls_ca": str(pems / "ca.pem")} if is_encrypted else {}
+    reader = Credentials(auth=OPERATOR.auth, **ours)
+
+    async def story(home: Home) -> None:
+        home.write(*("x" * 1000 for _ in range(20_000)))
+        before = open_files()
+        stuck = await home.read(Ask(seat="web/0", lines=20_000), reader)
+        stuck._writer.transport.pause_reading()  # type: ignore[attr-defined]
+        with_one = open_files()
+        assert with_one >= before + 2  # its end of the connection, and ours
+
+        await eventually(lambda: open_files() <= before + 1, 10.0)
+        stuck.close()
+
+    run(story, tmp_path, **service)
+
+
+def test_who_says_nothing_is_counted_before_a_handshake(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "_CONNECTIONS", 3)
+    pems = certificates(tmp_path)
+
+    async def story(home: Home) -> None:
+        host, port = home.service.listen.split(":")
+        silent = [await asyncio.open_connection(host, int(port)) for _ in range(4)]
+
+        ends = [asyncio.ensure_future(reader.read()) for reader, _ in silent]
+        done, _ = await asyncio.wait(ends, timeout=3.0, return_when=asyncio.FIRST_COMPLETED)
+        assert done == {ends[3]}  # the others are waited for, for longer
+        for each, (_, writer) in zip(ends, silent, strict=True):
+            each.cancel()
+            writer.close()
+
+    run(story, tmp_path, tls_cert=str(pems / "server.pem"))
 
 
 def test_more_readers_than_there_may_be_are_told_so(tmp_path: Path) -> None:
