@@ -66,9 +66,9 @@ PARTS = {
         options=_PARALLEL,
     ),
     "simulation": Part(paths=("tests/simulation",), options=_PARALLEL),
-    "conformance": Part(paths=("tests/conformance",)),
+    "conformance": Part(paths=("tests/conformance",), options=_BY_FILE),
     "faults": Part(paths=("tests/faults",), options=_BY_FILE),
-    "kills": Part(paths=("tests/e2e/test_kills.py",)),
+    "kills": Part(paths=("tests/e2e/test_kills.py",), options=_PARALLEL),
     "e2e": Part(
         paths=("tests/e2e",),
         options=(*_BY_FILE, "--ignore=tests/e2e/test_kills.py"),
