@@ -257,6 +257,10 @@ class Runner:
             self._word.epoch = epoch
             if not await self._rolling.failed(place, why):
                 await self.tally.failed(why, key=f"{self._name}@{epoch}")
+        await self.clear(place)
+
+    async def clear(self, place: Place) -> None:
+        """Delete the breadcrumb of our newest instance, of which nothing runs any more."""
         await oblige(self._term.client, [place.check_own(), Delete(self.crumb)])
         self.crumb = ""
 

@@ -101,6 +101,8 @@ class Tenure:
                     wait, until = self._runner.why_not_start()
                     if wait and self._offering.may_be_granted:
                         await self._seat.waive()
+                    elif wait and self._runner.crumb:  # the start that was to delete it is not made
+                        await self._runner.clear(self._place)
                     elif wait and self._orders.begun is not None:
                         await self._answer(f"failed: {wait}")
                     elif wait:
