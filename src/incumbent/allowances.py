@@ -21,9 +21,16 @@ from typing import Any
 
 __all__ = ["EVERYTHING", "Allowances"]
 
-_CODES = ("LD_", "PYTHON", "PERL5", "RUBY", "BASH_FUNC_")
+_CODES = (
+    *("LD_", "PYTHON", "PERL5", "RUBY", "BASH_FUNC_", "NODE_", "LUA_", "PHP", "OPENSSL_", "GIT_"),
+    *("DOTNET_", "CORECLR_", "COR_"),
+)
 _CODE = frozenset(
-    ("PATH", "ENV", "BASH_ENV", "IFS", "GCONV_PATH", "NODE_OPTIONS", "JAVA_TOOL_OPTIONS")
+    (
+        *("PATH", "ENV", "BASH_ENV", "ZDOTDIR", "SHELLOPTS", "PS4", "PROMPT_COMMAND", "IFS"),
+        *("GCONV_PATH", "GLIBC_TUNABLES", "PERLLIB", "CLASSPATH"),
+        *("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"),
+    )
 )
 """Names of variables that say what else a program runs."""
 

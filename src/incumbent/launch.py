@@ -81,11 +81,13 @@ def launch(
     epoch: int,
     base: Mapping[str, str],
     allowed: Allowances = EVERYTHING,
+    own: Path | None = None,
 ) -> Launch:
     """Everything that a start on this node needs. Raises `SpecErrors` if the node cannot do it,
     or does not allow it.
 
-    `seat` is the seat's full name ("web/0"); `base` the agent's own environment.
+    `seat` is the seat's full name ("web/0"); `base` the agent's own environment; `own` its folder,
+    in which it writes what the tree says.
     """
     missing = missing_requirements(spec)
     if nobody := user_problem(spec):
@@ -105,7 +107,7 @@ def launch(
     if refused := allowed.why_not_user(user_of(spec)):
         raise SpecErrors([SpecError(spec.name, 0, "user", refused)])
     judged = [*spec.env, *spec.config]
-    if spec.env_file is not None and not _is_the_nodes(spec.env_file):
+    if spec.env_file is not None and not _is_the_nodes(spec.env_file, own):
         judged += _read_env_file(Path(spec.env_file))
     if refused := allowed.why_not_program(executable, judged):
         raise SpecErrors([SpecError(spec.name, 0, "command", refused)])
@@ -317,10 +319,14 @@ def unreadable_by(identity: Identity | None, path: str) -> str:
     return ""
 
 
-def _is_the_nodes(path: str) -> bool:
-    """Whether a file is root's or the agent's: the tree may name any that there is."""
+def _is_the_nodes(path: str, own: Path | None) -> bool:
+    """Whether a file is root's or the agent's, and not what the agent wrote for the tree: that may
+    name any file that there is."""
     try:
-        return Path(path).stat().st_uid in (0, os.geteuid())
+        real = Path(path).resolve(strict=True)
+        if own is not None and real.is_relative_to(own.resolve()):
+            return False
+        return real.stat().st_uid in (0, os.geteuid())
     except OSError:
         return False
 

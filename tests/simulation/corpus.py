@@ -15,6 +15,7 @@ ELECTION: dict[int, str] = {
 CLUSTER: dict[int, str] = {
     18: "a swept instance's breadcrumb, left by a session that its own agent had lost",
     25: "the same with another node",
+    124: "an agent cut off while it made the skeleton left refusals that nobody looked at",
 }
 
 ELECTION_ON_BAD_DISKS: dict[int, str] = {

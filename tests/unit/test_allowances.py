@@ -31,7 +31,11 @@ def test_nothing_else_may(path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["LD_PRELOAD", "PATH", "BASH_ENV", "ENV", "PYTHONPATH", "PERL5LIB", "NODE_OPTIONS"]
+    "name",
+    str.split(
+        "LD_PRELOAD PATH BASH_ENV ENV ZDOTDIR PYTHONPATH PERL5LIB PERLLIB NODE_OPTIONS NODE_PATH "
+        "OPENSSL_CONF JDK_JAVA_OPTIONS _JAVA_OPTIONS CLASSPATH LUA_INIT PHPRC DOTNET_STARTUP_HOOKS"
+    ),
 )
 def test_nor_may_the_tree_have_something_else_run_by_it(name: str) -> None:
     why = NODE.why_not_program("/srv/app/bin/web", {"PORT": "80", name: "/tmp/evil"})

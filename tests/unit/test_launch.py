@@ -335,6 +335,24 @@ def test_what_the_tree_may_run_is_judged_where_its_own_path_finds_it_and_there_i
         launch(spec, "web/0", "n1", 1, BASE, allowed)
 
 
+def test_an_env_file_that_the_agent_wrote_for_the_tree_is_judged_as_the_tree_is(
+    tmp_path: Path,
+) -> None:
+    allowed = Allowances(commands=("/usr/bin/sleep", "/bin/sleep"), source="agent.toml")
+    file = tmp_path / "agent" / "config" / "web-0" / "E"
+    file.parent.mkdir(parents=True)
+    file.write_text("LD_PRELOAD=/tmp/evil.so\n")
+    file.chmod(0o600)
+    link = tmp_path / "link"
+    link.symlink_to(file)
+
+    for path in (file, link):
+        spec = Spec(name="web", command=("sleep", "1"), env_file=str(path))
+        assert launch(spec, "web/0", "n1", 1, BASE, allowed).env["LD_PRELOAD"]
+        with pytest.raises(SpecErrors, match="LD_PRELOAD is set for it"):
+            launch(spec, "web/0", "n1", 1, BASE, allowed, tmp_path / "agent")
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 def test_an_env_file_that_is_somebody_elses_is_judged_as_the_tree_is(tmp_path: Path) -> None:
     allowed = Allowances(commands=("/usr/bin/sleep", "/bin/sleep"), source="agent.toml")

@@ -159,12 +159,10 @@ class Home:
         path = folder / name
         draft = path.with_name(f"{path.name}.new")
         fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-        try:
-            os.write(fd, value.encode())
+        with open(fd, "wb") as file:
+            file.write(value.encode())
             if owner is not None and owner[0] != os.geteuid():
                 os.fchown(fd, *owner)
-        finally:
-            os.close(fd)
         return draft.replace(path)
 
     def forget_config(self, seat: str) -> None:

@@ -6,6 +6,8 @@ Rule of this file: the rim. It does what it is told and decides nothing.
 from __future__ import annotations
 
 import asyncio
+import os
+import stat
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -38,6 +40,8 @@ __all__ = ["Machine", "last_line"]
 _PATIENCE = 0.2
 """Seconds that the last line of a program that failed is waited for."""
 _TAIL = 4096
+LARGEST_TEMPLATE = 1024 * 1024
+"""Bytes."""
 
 
 class Machine(Pidfds):
@@ -72,7 +76,7 @@ class Machine(Pidfds):
             self._ours["INCUMBENT_DEADLINE_FILE"] = self._deadline.path
 
     def launch(self, spec: Spec, seat: str, node: str, epoch: int) -> Launch:
-        launched = launch(spec, seat, node, epoch, self._environ, self._allowed)
+        launched = launch(spec, seat, node, epoch, self._environ, self._allowed, self._home.folder)
         return replace(launched, env={**launched.env, **self._ours})
 
     def tell_deadline(self, at: float) -> None:
@@ -114,7 +118,7 @@ class Machine(Pidfds):
         if problem := unreadable_by(identity_of(spec), path):
             raise SpecErrors([SpecError(spec.name, 0, key, problem)])
         try:
-            text = Path(path).read_text()
+            text = _text_of(path)
         except (OSError, UnicodeDecodeError) as error:
             why = str(getattr(error, "strerror", None) or "it is no text").lower()
             raise SpecErrors([SpecError(spec.name, 0, key, f"{path}: {why}")]) from None
@@ -154,6 +158,19 @@ class Machine(Pidfds):
             if not self._is_forgetful:
                 self._say(f"the trees running here cannot be written down: {error.strerror}")
             self._is_forgetful = True
+
+
+def _text_of(path: str) -> str:
+    """A template: a file of a size that is read in no time, for the agent's loop waits for it."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    with open(fd, "rb") as file:
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(0, "not a file; name an ordinary one")
+        data = file.read(LARGEST_TEMPLATE + 1)
+    if len(data) > LARGEST_TEMPLATE:
+        raise OSError(0, f"larger than {LARGEST_TEMPLATE} bytes, the most that a template may have")
+    return data.decode()
 
 
 def last_line(path: Path, since: float) -> str:

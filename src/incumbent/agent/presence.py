@@ -21,6 +21,7 @@ from incumbent.errors import (
     NotSent,
     Refused,
 )
+from incumbent.recipes.flight import flight
 from incumbent.wire import Create, CreateFlag
 
 if TYPE_CHECKING:
@@ -66,21 +67,15 @@ class Presence:
             self.facts = facts
 
     async def make_skeleton(self) -> None:
-        flight = [
-            self._term.client.submit(Create(path, data))
-            for path, data in self._term.tree.skeleton()
-        ]
-        for (path, data), future in zip(self._term.tree.skeleton(), flight, strict=True):
-            try:
-                await future
-            except (
-                NodeExists,
-                NoNode,
-                NoAuth,
-            ):  # its parent is gone again: whoever needs it will see
-                continue
-            except (NotSent, FateUnknown):
+        skeleton = self._term.tree.skeleton()
+        made = await flight(self._term.client, *(Create(path, data) for path, data in skeleton))
+        for (path, data), result in zip(skeleton, made, strict=True):
+            if isinstance(result, NotSent | FateUnknown):
                 await self._create(path, data)
+            elif isinstance(result, Exception) and not isinstance(
+                result, NodeExists | NoNode | NoAuth
+            ):  # its parent is gone again: whoever needs it will see
+                raise result
 
     async def _create(self, path: str, data: bytes, flags: int = 0) -> None:
         """An idempotent create: repeated until it is there."""

@@ -132,17 +132,21 @@ class Tail:
         """
         end = _identity(until) if until >= 0 else None
         found: list[int] = []
-        for n in range(FILES):
-            path = self._path.with_name(f"{self._path.name}.{n}") if n else self._path
-            with suppress(FileNotFoundError):
-                fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-                if _identity(fd) == end:
-                    os.close(fd)
-                    return found
-                if any(_identity(fd) == _identity(each) for each in found):
-                    os.close(fd)
-                else:
-                    found.append(fd)
+        try:
+            for n in range(FILES):
+                path = self._path.with_name(f"{self._path.name}.{n}") if n else self._path
+                with suppress(FileNotFoundError):
+                    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                    if _identity(fd) == end:
+                        os.close(fd)
+                        return found
+                    if any(_identity(fd) == _identity(each) for each in found):
+                        os.close(fd)
+                    else:
+                        found.append(fd)
+        except OSError:
+            _close(found)
+            raise
         self._has_gap = end is not None and len(found) == FILES
         return found
 

@@ -36,12 +36,12 @@ from incumbent.client import Client
 from incumbent.errors import (
     BadVersion,
     FateUnknown,
-    IncumbentError,
     NoAuth,
     NodeExists,
     NoNode,
     SpecError,
 )
+from incumbent.recipes.flight import flight
 from incumbent.spec import Spec, changed_keys, decode, is_same, stored
 from incumbent.wire import Check, Create, MultiOp, SetData, WatchEvent
 
@@ -199,17 +199,10 @@ def breadcrumbs_of(cluster: Cluster, node: str) -> list[tuple[str, Breadcrumb]]:
 
 
 async def _make_skeleton(client: Client, tree: Tree) -> None:
-    flight = [client.submit(Create(path, data)) for path, data in tree.skeleton()]
-    lost: IncumbentError | None = None
-    for future in flight:
-        try:
-            await future
-        except (NodeExists, NoAuth):  # not ours to make: whoever needs it is told
-            continue
-        except FateUnknown as error:
-            lost = error
-    if lost is not None:
-        raise lost
+    made = await flight(client, *(Create(path, data) for path, data in tree.skeleton()))
+    for result in made:  # there, or not ours to make: whoever needs it is told
+        if isinstance(result, Exception) and not isinstance(result, NodeExists | NoAuth):
+            raise result
 
 
 async def _declare(client: Client, tree: Tree, spec: Spec, run: bool) -> Change:

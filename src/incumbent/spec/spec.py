@@ -39,6 +39,8 @@ LOCAL_URL = r"^http://(127\.[0-9.]+|localhost|\[::1\])(:[0-9]{1,5})?(/[!-~]*)?\Z
 MOST_COPIES = 1000
 KEPT_BEFORE = 5
 """So many specs of other programs that a component had are kept with its own."""
+_LARGEST_WITH_BEFORE = 128 * 1024
+"""Bytes; fewer are kept where they would make it larger: `apply` writes it in one multi."""
 
 # A znode may have been written by hand: what `decode` accepts has these bounds, too.
 Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_.][A-Za-z0-9_.-]{0,63}\Z")]
@@ -164,14 +166,13 @@ def stored(spec: Spec, old: bytes = b"") -> bytes:
         if program(each) not in seen:
             seen.add(program(each))
             kept.append(each)
-    if not kept:
-        return encode(spec)
-    return msgspec.json.encode(
-        {
-            **msgspec.to_builtins(spec),
-            "before": [msgspec.to_builtins(e) for e in kept[:KEPT_BEFORE]],
-        }
-    )
+    before = [msgspec.to_builtins(each) for each in kept[:KEPT_BEFORE]]
+    while before:
+        data = msgspec.json.encode({**msgspec.to_builtins(spec), "before": before})
+        if len(data) <= _LARGEST_WITH_BEFORE:
+            return data
+        before.pop()
+    return encode(spec)
 
 
 def is_same(old: bytes, spec: Spec) -> bool:

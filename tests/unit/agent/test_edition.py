@@ -76,3 +76,12 @@ def test_it_is_the_same_whatever_it_had_before() -> None:
 
 def test_a_change_of_what_is_not_the_program_is_nothing_to_go_back_to() -> None:
     assert earlier(stored(spec("a", copies=3), stored(spec("a")))) == []
+
+
+def test_earlier_specs_never_make_a_spec_too_large_to_be_written() -> None:
+    data = b""
+    for n in range(6):
+        data = stored(spec(f"{n}" * 50_000), data)
+        assert len(data) <= 128 * 1024
+    assert [each.command[1][0] for each in earlier(data)] == ["4"]
+    assert earlier(stored(spec("b" * 200_000), data)) == []

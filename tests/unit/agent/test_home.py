@@ -87,3 +87,25 @@ def test_a_stranger_that_has_a_recorded_pid_by_now_is_left_alone(
         (tmp_path / "trees.json").write_text(json.dumps([_tree(one, stranger.pid)]))
         one.end_leftovers(lambda _line: None)
         assert stranger.wait(10) == -9
+
+
+def test_a_file_of_configuration_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
+    script = """
+import resource, sys
+from pathlib import Path
+from incumbent.agent.home import Home
+home = Home(Path(sys.argv[1]))
+home.write_config("web/0", "E", "old", None)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+try:
+    home.write_config("web/0", "E", "x" * 5000, None)
+except OSError:
+    print("refused")
+"""
+    folder = tmp_path / "agent"
+    told = subprocess.run(
+        [sys.executable, "-c", script, str(folder)], capture_output=True, text=True, check=True
+    )
+
+    assert told.stdout == "refused\n"
+    assert (folder / "config" / "web-0" / "E").read_text() == "old"

@@ -186,3 +186,16 @@ def test_no_file_is_left_open(path: Path) -> None:
         tail.close()
 
     assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_no_file_is_left_open_where_another_one_cannot_be_opened(path: Path) -> None:
+    write(path, "2")
+    older = path.with_name(f"{path.name}.1")
+    older.symlink_to(older.name)  # ELOOP, for root too
+    before = len(list(Path("/proc/self/fd").iterdir()))
+
+    for _ in range(10):
+        with pytest.raises(OSError, match="symbolic links"):
+            Tail(path).begin_at_last(1)
+
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
