@@ -18,6 +18,7 @@ is repeated only after a look that shows our claim still there.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from types import TracebackType
@@ -59,6 +60,9 @@ class Owner(Protocol):
     @property
     def grace(self) -> float:
         """Seconds before the session could be over at which claims are lost."""
+
+    def write_end(self, operations: Sequence[MultiOp]) -> asyncio.Future[None]:
+        """Write these in one transaction; its result or error."""
 
     def ended(self, claim: Claim, marked_at: int | None) -> None:
         """It is over. `marked_at`: its record is marked done, and has that version."""
@@ -298,7 +302,7 @@ class Claim:
                         return
                     break  # it went with its session
                 self._stop_beating()  # what is sent behind this finds no znode any more
-                await self._client.multi(operations)
+                await self._owner.write_end(operations)
                 return
             except (NoNode, BadVersion):
                 self._taken_away()

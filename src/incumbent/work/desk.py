@@ -1,13 +1,14 @@
-"""Where items are claimed: many in one flight, each by a transaction of its own.
+"""Where items are claimed: many in one flight, a few together in each of its transactions.
 
-    fresh        multi{ create record, create claim }
-    once more    multi{ set record at the version that was read, create claim }
+    fresh        multi{ create record, create claim; … }
+    once more    multi{ set record at the version that was read, create claim; … }
 
-Both are refused if somebody has a claim there, or if the record is not what we take it for: a
-record that is marked done refuses the first, and is never read as free for the second. Behind
-the transactions, in the same flight, the claims' znodes are read: whose they are, and which
-transaction made them, is known from that alone. For what was refused, the records are read, and
-those that are free after all are tried once more.
+Both are refused if somebody has a claim on one of them, or if a record is not what we take it
+for: a record that is marked done refuses the first, and is never read as free for the second.
+Behind the transactions, in the same flight, the claims' znodes are read: whose they are, and
+which transaction made them, is known from that alone. For what was refused, the records are read,
+and those that are free after all are tried once more; in the end each by itself, so that nobody's
+race for one item can keep us from another.
 
 A claim whose answer was lost is read back by its nonce behind a write of ours. It is ours if it
 stands there with our nonce and this session as its owner, and then only.
@@ -21,6 +22,7 @@ import asyncio
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from incumbent.client import Client
@@ -32,6 +34,7 @@ from incumbent.errors import (
     NoNode,
     NotSent,
     NumbersDontFit,
+    Refused,
     SessionClosed,
     SessionExpired,
     Taken,
@@ -70,6 +73,10 @@ __all__ = ["Desk"]
 
 _READS = 100
 """Reads in one request."""
+_TOGETHER = 16
+"""Items in one transaction, which costs the servers as much as one item's."""
+_TOGETHER_FOR = 2
+"""Flights in which they go together; from then on each goes by itself."""
 
 
 @dataclass(slots=True)
@@ -86,13 +93,12 @@ class _Try:
     def znode(self) -> str:
         return f"{self.path}/{CLAIM}"
 
-    def operations(self) -> Multi:
+    def operations(self) -> tuple[MultiOp, MultiOp]:
         data = self.record.begun().write(name(self.path))
         record: MultiOp = Create(self.path, data)
         if self.version is not None:
             record = SetData(self.path, data, self.version)
-        claim = Create2(self.znode, self.nonce.encode(), flags=CreateFlag.EPHEMERAL)
-        return Multi((record, claim))
+        return record, Create2(self.znode, self.nonce.encode(), flags=CreateFlag.EPHEMERAL)
 
 
 class Desk:
@@ -130,6 +136,7 @@ class Desk:
         self._server_ahead: float | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._settled = asyncio.Event()
+        self._endings: list[tuple[Sequence[MultiOp], asyncio.Future[None]]] = []
         self._forget = client.watch_state(lambda state: self.look())
 
     def close(self) -> None:
@@ -202,10 +209,11 @@ class Desk:
             left = tries
             if not self.keeps_done:
                 left = await self._look(tries, found, suspects)
-            for _ in range(TRIES):
+            for number in range(TRIES):
                 if not left:
                     break
-                homeless, refused = await self._fly(left, found)
+                size = _TOGETHER if self.keeps_done and number < _TOGETHER_FOR else 1
+                homeless, refused = await self._fly(left, found, size)
                 left = [*homeless, *await self._look(refused, found, suspects)]
             for each in left:
                 found[each.item] = self._taken(each, Standing.CLAIMED)
@@ -218,16 +226,17 @@ class Desk:
         return {each.item: found[each.item] for each in tries}
 
     async def _fly(
-        self, tries: Sequence[_Try], found: dict[str, Claim | Taken]
+        self, tries: Sequence[_Try], found: dict[str, Claim | Taken], size: int
     ) -> tuple[list[_Try], list[_Try]]:
-        """One flight for all. Those that had no shard to stand in, which is made by now, and
-        those that were refused although there is no claim of anybody's."""
-        claims = [each.operations() for each in tries]
-        results = await self._with_reads(claims, [each.znode for each in tries])
+        """One flight for all, `size` in a transaction. Those that had no shard to stand in, which
+        is made by now, and those that were refused although there is no claim of anybody's."""
+        claims = _multis([each.operations() for each in tries], size)
+        answers, reads = await self._with_reads(claims, [each.znode for each in tries])
         refused: list[_Try] = []
         homeless: list[_Try] = []
         failed: BaseException | None = None
-        for each, (result, read) in zip(tries, results, strict=True):
+        for number, (each, read) in enumerate(zip(tries, reads, strict=True)):
+            result = answers[number // size]
             if isinstance(result, FateUnknown) or (
                 not isinstance(result, BaseException) and isinstance(read, BaseException)
             ):
@@ -252,8 +261,8 @@ class Desk:
 
     async def _with_reads(
         self, writes: Sequence[Request], paths: Sequence[str]
-    ) -> list[tuple[Any, Any]]:
-        """Send the writes, and behind them reads of these paths: (answer, what was read) each."""
+    ) -> tuple[list[Any], list[Any]]:
+        """Send the writes, and behind them reads of these paths: the answers, and what was read."""
         chunks = [
             MultiRead(tuple(GetData(path) for path in paths[start : start + _READS]))
             for start in range(0, len(paths), _READS)
@@ -266,7 +275,7 @@ class Desk:
             else:
                 assert isinstance(answer, list)
                 read += answer
-        return list(zip(answers[: len(writes)] or [None] * len(paths), read, strict=True))
+        return answers[: len(writes)], read
 
     def _won(self, each: _Try, read: Any) -> Claim | None:
         """Our claim, if what was read at its znode is ours, made by this session."""
@@ -302,7 +311,7 @@ class Desk:
         if not tries:
             return []
         paths = [path for each in tries for path in (each.path, each.znode)]
-        reads = [read for _, read in await self._with_reads([], paths)]
+        _, reads = await self._with_reads([], paths)
         now = self.client.clock.wall()
         again: list[_Try] = []
         for each, record, claim in zip(tries, reads[::2], reads[1::2], strict=True):
@@ -368,6 +377,41 @@ class Desk:
             soon = min(*left, self.client.timeout / 10)
             self._timer = asyncio.get_running_loop().call_later(soon, self.look)
 
+    def write_end(self, operations: Sequence[MultiOp]) -> asyncio.Future[None]:
+        """Sent together with what else ends in this turn of the loop; by itself, if one of those
+        with it was refused. A multi's result or error."""
+        if not self._endings:
+            asyncio.get_running_loop().call_soon(self._write_ends)
+        written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._endings.append((operations, written))
+        return written
+
+    def _write_ends(self) -> None:
+        endings, self._endings = self._endings, []
+        size = _TOGETHER if self.keeps_done else 1
+        for start in range(0, len(endings), size):
+            self._write_together(endings[start : start + size])
+
+    def _write_together(
+        self, endings: Sequence[tuple[Sequence[MultiOp], asyncio.Future[None]]]
+    ) -> None:
+        def answered(answer: asyncio.Future[Any]) -> None:
+            error = asyncio.CancelledError() if answer.cancelled() else answer.exception()
+            if isinstance(error, Refused) and len(endings) > 1:  # none of them was written
+                for each in endings:
+                    self._write_together([each])
+                return
+            for _, written in endings:
+                if written.done():
+                    continue
+                if error is None:
+                    written.set_result(None)
+                else:
+                    written.set_exception(error)
+
+        (multi,) = _multis([operations for operations, _ in endings], len(endings))
+        self.client.submit(multi).add_done_callback(answered)
+
     def ended(self, claim: Claim, marked_at: int | None) -> None:
         """A claim is over."""
         self.claims.pop(claim, None)
@@ -394,6 +438,14 @@ class Desk:
                 f"leaves {room:.3g} s between two beats and its end",
                 "raise session_timeout, or state a smaller lag",
             )
+
+
+def _multis(operations: Sequence[Sequence[MultiOp]], size: int) -> list[Multi]:
+    """Transactions, each of `size` items' operations."""
+    return [
+        Multi(tuple(chain.from_iterable(operations[start : start + size])))
+        for start in range(0, len(operations), size)
+    ]
 
 
 def _give_up(duty: asyncio.Task[dict[str, Claim | Taken]]) -> None:

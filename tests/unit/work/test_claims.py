@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import math
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -75,7 +76,7 @@ async def test_an_old_list_brings_nothing_back() -> None:
         assert [claim.item async for claim in two.claims(ITEMS)] == []
 
 
-async def test_a_batch_is_one_flight_and_each_end_one_request() -> None:
+async def test_a_batch_is_one_flight_and_its_ends_another_of_few_transactions() -> None:
     async with embedded() as server, connected(server) as zk:
         for shard in SHARDS:
             await zk.create(f"/w/{shard}", container=True, parents=True)
@@ -84,8 +85,34 @@ async def test_a_batch_is_one_flight_and_each_end_one_request() -> None:
             async for _claim in work.claims(ITEMS):
                 pass
 
-        many = len(ITEMS)
-        assert asked.names(zk.session_id) == ["Multi"] * many + ["MultiRead"] + ["Multi"] * many
+        few = ["Multi"] * math.ceil(len(ITEMS) / 16)
+        assert asked.names(zk.session_id) == [*few, "MultiRead", *few]
+
+
+async def test_one_that_is_taken_keeps_nobody_from_those_beside_it() -> None:
+    async with two_workers() as (_, one, two), one.claim(ITEMS[3]), one.claim(ITEMS[20]):
+        await one.done(ITEMS[5])
+
+        found = await two.take(ITEMS)
+
+        not_ours = {item for item, each in found.items() if isinstance(each, Taken)}
+        assert not_ours == {ITEMS[3], ITEMS[5], ITEMS[20]}
+
+
+async def test_an_end_that_is_refused_keeps_none_beside_it_from_being_written() -> None:
+    async with two_workers() as (_, one, two):
+        found = await one.take(ITEMS)
+        claims = [each for each in found.values() if isinstance(each, Claim)]
+        broken = claims[3]
+        await two._client.set(broken.path, b"{}")
+
+        ends = await asyncio.gather(*(each.done() for each in claims), return_exceptions=True)
+
+        assert [each for each in ends if each is not None] == [ends[3]]
+        assert isinstance(ends[3], ClaimLost)
+        assert [await taken(two, each.item) for each in claims if each is not broken] == (
+            ["done"] * (len(claims) - 1)
+        )
 
 
 async def test_a_batch_in_a_new_directory_is_three_flights() -> None:
