@@ -67,13 +67,13 @@ class Ask:
         """Raises ValueError for anything else, with a sentence."""
         try:
             said = object_of(raw)
-            inode, offset = said.get("after", (0, 0))
+            known, offset = said.get("after", (0, 0))
             return cls(
                 seat=str(said["seat"]),
                 hook=str(said.get("hook", "")),
                 lines=max(0, min(int(said.get("lines", 0)), _MOST_LINES)),
                 epoch=int(said.get("epoch", 0)),
-                after=(int(inode), int(offset)),
+                after=(int(known), int(offset)),
                 follow=said.get("follow") is True,
                 proofs=[(str(who), str(proved)) for who, proved in said.get("proofs", ())],
             )

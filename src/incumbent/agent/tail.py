@@ -4,12 +4,14 @@ The log-writer renames the file when it is full and begins a new one under the o
 file stays the same over restarts of the program and of the agent.
 
 Rule of this file: only whole lines are given, each once, and none is left out between two files
-or before following begins; where files went faster than they were read, that is said. It holds
-a chunk and a line in memory, however large the files are.
+or before following begins; where files went faster than they were read, or one was emptied, that is
+said. A file is known by its open descriptor; where none was kept, by its inode and how it begins, for
+an inode is given to a new file too. It holds a chunk and a line in memory, however large the files are.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -23,7 +25,9 @@ _CHUNK = 64 * 1024
 _LONGEST = 1 << 20  # bytes of a line that are waited for; a longer one comes in pieces
 _STAMP = len("2026-01-31T12:00:00.123Z")
 _GAP = "[incumbent: lines are missing here: files went faster than they were read]"
+_EMPTIED = "[incumbent: lines may be missing here: the file was emptied]"
 _AFTER_A_GAP = 100  # lines
+_HEAD = 64  # bytes by which a file is known: the stamp of its first line, and more
 
 
 class Tail:
@@ -37,7 +41,7 @@ class Tail:
         self._rest = b""
         self._since = b""
         self._has_begun = False
-        self._has_gap = False
+        self._mark = ""  # to be given before the next line
 
     def begin_at_last(self, count: int) -> None:
         """At the last `count` lines that there are now, over older files too."""
@@ -59,34 +63,36 @@ class Tail:
 
     def begin_after(self, place: tuple[int, int]) -> None:
         """Behind the `place` of an earlier Tail. Where that is gone, it is said."""
-        inode, offset = place
+        known, offset = place
         files = self._newest_first()
         for n, fd in enumerate(files):
-            status = os.fstat(fd)
-            if status.st_ino == inode and status.st_size >= offset:
+            if os.fstat(fd).st_size >= offset and _known_by(fd, offset) == known:
                 self._begin(files, n, offset)
                 return
         _close(files)
         self.begin_at_last(_AFTER_A_GAP)
-        self._has_gap = True
+        self._mark = _GAP
 
     @property
     def place(self) -> tuple[int, int]:
-        """(inode, offset) behind what was given so far; zeros while there is no file."""
+        """(what the file is known by, offset) behind what was given so far; zeros while there is no
+        file."""
         if not self._files:
             return 0, 0
         fd = self._files[0]
-        return os.fstat(fd).st_ino, max(0, os.lseek(fd, 0, os.SEEK_CUR) - len(self._rest))
+        offset = max(0, os.lseek(fd, 0, os.SEEK_CUR) - len(self._rest))
+        return _known_by(fd, offset), offset
 
     def batch(self) -> list[str]:
         """Some of the whole lines that come next; none: there are no more as yet."""
         if not self._has_begun:
             files = self._newest_first()
             self._begin(files, len(files) - 1, 0)
-        while self._has_gap or self._files or self._open():
-            if self._has_gap:
-                self._has_gap = False
-                return [_GAP]
+        while self._mark or self._files or self._open():
+            self._see_emptied()
+            if self._mark:
+                said, self._mark = self._mark, ""
+                return [said]
             has_next = len(self._files) > 1 or self._is_renamed()  # nobody writes to it any more
             lines, is_at_end = self._take()
             if lines:
@@ -103,6 +109,15 @@ class Tail:
     def close(self) -> None:
         _close(self._files)
         self._files = []
+
+    def _see_emptied(self) -> None:
+        """A file that is shorter than what was read of it begins anew."""
+        if not self._files:
+            return
+        fd = self._files[0]
+        if os.fstat(fd).st_size < os.lseek(fd, 0, os.SEEK_CUR):
+            os.lseek(fd, 0, os.SEEK_SET)
+            self._rest, self._mark = b"", _EMPTIED
 
     def _take(self) -> tuple[list[str], bool]:
         """The whole lines within the next chunk, and whether the file has come to its end."""
@@ -147,7 +162,8 @@ class Tail:
         except OSError:
             _close(found)
             raise
-        self._has_gap = end is not None and len(found) == FILES
+        if end is not None and len(found) == FILES:
+            self._mark = _GAP
         return found
 
     def _begin(self, files: list[int], place: int, offset: int) -> None:
@@ -188,6 +204,13 @@ def _back(fd: int, count: int) -> tuple[int, int]:
 def _identity(fd: int) -> tuple[int, int]:
     status = os.fstat(fd)
     return status.st_dev, status.st_ino
+
+
+def _known_by(fd: int, offset: int) -> int:
+    """What tells a file, of which so much was read, from others, also once it is closed here."""
+    head = os.pread(fd, min(offset, _HEAD), 0)
+    known = b"%d %b" % (os.fstat(fd).st_ino, head)
+    return int.from_bytes(hashlib.blake2b(known, digest_size=6).digest())
 
 
 def _close(files: Iterable[int]) -> None:

@@ -171,6 +171,50 @@ def test_where_it_was_is_gone_and_that_is_said(path: Path) -> None:
     assert seen[1:] == ["1", "2"]
 
 
+def test_another_file_under_the_same_inode_is_not_the_one_it_was_in(path: Path) -> None:
+    write(path, "1", "2")
+    first = Tail(path)
+    first.begin_at_last(2)
+    assert first.batch() == ["1", "2"]
+    place = first.place
+    first.close()
+
+    path.write_text("")  # the inode stays, as where it is given to a new file
+    write(path, "3", "4", "5")
+    second = Tail(path)
+    second.begin_after(place)
+
+    seen = list(second.read())
+    assert "lines are missing here" in seen[0]
+    assert seen[1:] == ["3", "4", "5"]
+
+
+def test_a_file_that_was_emptied_is_read_from_its_beginning_and_that_is_said(path: Path) -> None:
+    write(path, "1", "2", "3")
+    tail = Tail(path)
+    assert list(tail.read()) == ["1", "2", "3"]
+
+    path.write_text("")
+    write(path, "4")
+
+    seen = list(tail.read())
+    assert "lines may be missing here" in seen[0]
+    assert seen[1:] == ["4"]
+    write(path, "5")
+    assert list(tail.read()) == ["5"]
+
+
+def test_a_half_line_of_a_file_that_was_emptied_is_no_part_of_the_next(path: Path) -> None:
+    path.write_text("whole\nhalf of something long")
+    tail = Tail(path)
+    assert list(tail.read()) == ["whole"]
+
+    path.write_text("")
+    write(path, "4")
+
+    assert list(tail.read())[1:] == ["4"]
+
+
 def test_no_file_is_left_open(path: Path) -> None:
     write(path.with_name("web-0.log.1"), "1")
     write(path, "2")
