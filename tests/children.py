@@ -19,10 +19,14 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def ends_with_us() -> Callable[[], None]:
-    """A `preexec_fn`: SIGKILL when the thread that starts it ends, or has ended by then."""
+    """A `preexec_fn`: SIGKILL when the thread that starts it ends, or has ended by then.
+
+    SIGHUP does what it does for others, also where `nohup` has us ignore it.
+    """
     starter = os.getpid()
 
     def in_the_child() -> None:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != starter:
             os._exit(1)

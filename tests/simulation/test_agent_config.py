@@ -15,7 +15,7 @@ from incumbent.spec import Spec
 from incumbent.spec.config import Use
 from incumbent.testing.processes import Program
 
-SEEDS = min(8, int(os.environ.get("SEEDS", "4")))
+SEEDS = min(8, int(os.environ.get("SEEDS", "2")))
 
 
 class Configured(Ordered):

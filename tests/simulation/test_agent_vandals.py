@@ -21,7 +21,7 @@ from incumbent.guardian.messages import Start
 from incumbent.testing.processes import Program
 
 FIRST = int(os.environ.get("FIRST", "1"))
-SEEDS = int(os.environ.get("SEEDS", "40"))
+SEEDS = int(os.environ.get("SEEDS", "20"))
 KINDS = (*VANDALS, *VANDALS, "cut", "kill agent", "kill guardian", "freeze agent", "crash")
 
 

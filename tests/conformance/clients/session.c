@@ -204,8 +204,9 @@ static void authentication(const char *hosts) {
     char made[100];
     zhandle_t *mine = connected(hosts, NULL), *other = connected(hosts, NULL);
     done = 0;
-    show("add_auth", zoo_add_auth(mine, "digest", "me:secret", 9, completed, "authenticated"));
-    wait_for(&done, 1);
+    int asked = zoo_add_auth(mine, "digest", "me:secret", 9, completed, "authenticated");
+    wait_for(&done, 1); // only then is it our turn to print: the answer comes in another thread
+    show("add_auth", asked);
     show("create for me alone",
          zoo_create(mine, "/mine", "x", 1, &ZOO_CREATOR_ALL_ACL, 0, made, sizeof made));
     char data[10];
@@ -225,9 +226,10 @@ static void authentication(const char *hosts) {
     show("set_acl as other", zoo_set_acl(other, "/mine", -1, &ZOO_OPEN_ACL_UNSAFE));
     show("delete as me", zoo_delete(mine, "/mine", -1));
     done = 0;
-    show("add_auth of no scheme", zoo_add_auth(other, "none", "x", 1, completed, "refused"));
+    asked = zoo_add_auth(other, "none", "x", 1, completed, "refused");
     wait_for(&done, 1);
     wait_for(&is_auth_failed, 1);
+    show("add_auth of no scheme", asked);
     zookeeper_close(mine);
     zookeeper_close(other);
 }
