@@ -46,7 +46,9 @@ time.sleep(1e6)
 
 def run(folder: Path, samples: int) -> Outcome:
     """The whole question."""
-    outcome = Outcome(title=f"One node: {COMPONENTS} components, and a tree of {PROCESSES} processes")
+    outcome = Outcome(
+        title=f"One node: {COMPONENTS} components, and a tree of {PROCESSES} processes"
+    )
     _many(folder, outcome)
     for containment, why_not in probe(cgroups() if not why_no_cgroups() else None).items():
         if why_not:

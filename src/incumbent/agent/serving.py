@@ -130,7 +130,8 @@ class LogServer:
         except ValueError as error:
             await _send(writer, {"error": str(error)})
             return
-        why = self._why_not(ask, writer, nonce)
+        why_not = partial(self._why_not, ask, _certified(writer), nonce)
+        why = why_not()
         if not why and self._readers >= READERS:
             why = f"{READERS} logs are read here already, and more are not shown at a time"
         if why:
@@ -138,18 +139,17 @@ class LogServer:
             return
         self._readers += 1
         try:
-            await self._show(ask, reader, writer)
+            await self._show(ask, why_not, reader, writer)
         finally:
             self._readers -= 1
 
-    def _why_not(self, ask: Ask, writer: asyncio.StreamWriter, nonce: str) -> str:
-        """Why this reader may not read, "" if it may."""
+    def _why_not(self, ask: Ask, shown: list[str], nonce: str) -> str:
+        """Why this reader may not read, "" if it may. `shown`: by its certificate."""
         readers = list(self._service.readers)
         if ANYBODY in readers:
             return ""
         if OPERATORS in readers:
             readers += self._operators()
-        shown = _certified(writer)
         proved = proven(readers, ask.proofs, nonce, self._node, self._service.url)
         if {*shown, *proved} & set(readers):
             return ""
@@ -165,7 +165,11 @@ class LogServer:
         )
 
     async def _show(
-        self, ask: Ask, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self,
+        ask: Ask,
+        why_not: Callable[[], str],
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
     ) -> None:
         tail = Tail(self._find(ask.log))
         word = asyncio.ensure_future(reader.readline())  # that it is to end; nothing: gone
@@ -175,6 +179,9 @@ class LogServer:
             await _in_thread(lambda: self._begin(tail, ask))
             while True:
                 lines, place = await _in_thread(lambda: (tail.batch(), tail.place))
+                if why := why_not():  # operators may be others by now
+                    await _send(writer, {"error": why})
+                    return
                 if lines:
                     quiet = 0
                     await _send(writer, {"lines": lines, "place": place})

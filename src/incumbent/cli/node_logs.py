@@ -127,10 +127,16 @@ class NodeLog:
             raise CannotRead(f"{self._node}: {said['error']}")
         if "end" in said:
             return None
-        if "place" in said:
-            inode, offset = said["place"]
-            self._place = (int(inode), int(offset))
-        return [str(each) for each in said.get("lines", ())]
+        lines = said.get("lines", [])
+        try:
+            if "place" in said:
+                known, offset = said["place"]
+                self._place = (int(known), int(offset))
+        except (TypeError, ValueError, OverflowError):
+            raise self._strange() from None
+        if not isinstance(lines, list):
+            raise self._strange()
+        return [str(each) for each in lines]
 
     async def finish(self) -> None:
         await self._say(line({"end": True}))
@@ -144,11 +150,21 @@ class NodeLog:
                 raw = await self._reader.readline()
             if not raw:
                 raise CannotRead(f"{self._node} has ended the connection")
+            if not raw.endswith(b"\n"):
+                raise CannotRead(f"{self._node} has ended the connection amid a line")
             return object_of(raw)
         except TimeoutError:
             raise CannotRead(f"{self._node} has said nothing for {_SILENCE:g} s") from None
-        except (OSError, ValueError) as error:
+        except OSError as error:
             raise CannotRead(f"{self._node} cannot be read: {_why(error)}") from None
+        except ValueError:
+            raise self._strange() from None
+
+    def _strange(self) -> CannotRead:
+        return CannotRead(
+            f"what answers for {self._node} at {self._url} shows no log as we know them: is it an "
+            f"agent, and of this version? `listen` in [logs] of {self._node} says where it is"
+        )
 
     async def _say(self, said: bytes) -> None:
         with suppress(OSError):  # the next look tells

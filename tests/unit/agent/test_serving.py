@@ -342,6 +342,59 @@ def test_it_is_followed_and_ends_when_there_is_no_more_to_come(tmp_path: Path) -
     run(story, tmp_path)
 
 
+def test_who_is_no_operator_any_more_reads_no_further(tmp_path: Path) -> None:
+    async def story(home: Home) -> None:
+        log = await home.read(FOLLOWED)
+        home.write("1")
+        assert await log.batch() == ["1"]
+
+        home.operators = ("digest:others:hash",)
+        home.write("2")
+
+        with pytest.raises(CannotRead, match="may not read logs here"):
+            while True:
+                assert await log.batch() == []
+        log.close()
+
+    run(story, tmp_path)
+
+
+HELLO = b'{"v": 1, "node": "n1", "nonce": "1"}\n'
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"HTTP/1.1 400 Bad Request\r\n",
+        b"[]\n",
+        b"{}\n",
+        HELLO + b"\x00\xff\n",
+        HELLO + b'{"place": 7}\n',
+        HELLO + b'{"place": ["a", 1]}\n',
+        HELLO + b'{"place": [1, Infinity]}\n',
+        HELLO + b'{"lines": "text"}\n',
+        HELLO + b'{"lines": 7}\n',
+        HELLO + b'{"lines": ["cut',
+        HELLO + b"[" * 60_000 + b"\n",
+    ],
+)
+def test_what_is_no_node_s_answer_is_an_error_that_names_the_node(
+    tmp_path: Path, said: bytes
+) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(said)
+        await writer.drain()
+        writer.close()
+
+    async def story() -> None:
+        home = Home(tmp_path)
+        host, port = home.service.listen.split(":")
+        async with await asyncio.start_server(answer, host, int(port)):
+            assert "n1" in await refusal(home, OPERATOR)
+
+    asyncio.run(story())
+
+
 def test_it_begins_with_an_epoch_or_behind_a_place(tmp_path: Path) -> None:
     async def story(home: Home) -> None:
         home.write(*(f"{stamped(at)} {at}" for at in range(1000, 1010)))
