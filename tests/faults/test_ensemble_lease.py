@@ -38,7 +38,12 @@ def rng() -> random.Random:
 
 @asynccontextmanager
 async def watched(observer: Client, path: str) -> AsyncIterator[asyncio.Future[float]]:
-    """The boottime at which the observer learns that the znode is gone."""
+    """The boottime at which the observer learns that the znode is gone.
+
+    A server may apply what a quorum has committed later than the one that answered: a write of the
+    observer's own, which comes behind it, shows that its server has come so far.
+    """
+    await observer.create("/come-so-far-", ephemeral=True, sequential=True)
     gone_at: asyncio.Future[float] = asyncio.get_running_loop().create_future()
 
     def gone(event: WatchEvent) -> None:
