@@ -39,6 +39,7 @@ class Closed(Cluster):
         self.tried: dict[str, int] = {}
         self.done: list[str] = []
         self.changed = -1
+        self.is_closed = False
 
     async def operator(self) -> Client:
         ops = self.world.host("ops")
@@ -48,6 +49,7 @@ class Closed(Cluster):
             await client.connect(timeout=30.0)
             try:
                 await close_tree(client, self.tree, ACCESS)
+                self.is_closed = True
                 return client
             except IncumbentError as error:
                 self.say(f"not closed yet: {error}")
@@ -93,9 +95,11 @@ class Closed(Cluster):
                 ("control", lambda: client.set(tree.control, b'{"v":1,"paused":true}')),
             ]
         )
+        was_closed = self.is_closed  # what an agent made just before was open, like all there was
         try:
             await work()
-            self.done.append(what)
+            if was_closed:
+                self.done.append(what)
         except NoAuth:
             self.tried[what] = self.tried.get(what, 0) + 1
         except NoNode:

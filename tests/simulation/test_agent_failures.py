@@ -53,6 +53,35 @@ def test_a_backoff_goes_on_where_it_was_when_the_agent_died(seed: int) -> None:
     assert all(gap < wait + 3.0 for gap, wait in zip(gaps, least, strict=False)), gaps
 
 
+class ClockSetBack(Quiet):
+    """A program that ends at once; in the midst of it every clock is set back by three hours."""
+
+    spec_of = {"backoff_most": 4.0}
+
+    async def meanwhile(self) -> None:
+        await asyncio.sleep(20.0)
+        for node in self.nodes.values():
+            node.host.clock.wall_step -= 10_800.0
+        await asyncio.sleep(self.lasts - 20.0)
+
+    def behaves(self, start: Start) -> Program:
+        return Program(lives=0.05, code=1)
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_a_wall_clock_set_back_by_hours_delays_no_start_by_hours(seed: int) -> None:
+    cluster = ClockSetBack(seed)
+
+    cluster.run()
+
+    times = [each["boottime_ns"] / 1e9 for each in cluster.starts()]
+    gaps = [b - a for a, b in pairwise(times)]
+    assert max(gaps) < 2 * 4.0 + 1.0, gaps
+    assert times[-1] > cluster.lasts - 6.0, times
+    late = [gap for time, gap in zip(times[1:], gaps, strict=True) if time > 35.0]
+    assert min(late) > 3.0, f"and it backs off as before: {gaps}"
+
+
 class CannotRunOnN1(Quiet):
     """c0 cannot be started on n1. The others are full: each node has one seat of its own by the
     plan, so that n2 and n3, having two, would give one back to n1."""

@@ -13,7 +13,8 @@ node counts as the loop that it is, and an agent's death forgets nothing. It hol
 under which it was written: another spec begins anew.
 
 Rule of this file: pure. Times are wall time, which nodes share as well as they can: a wrong clock
-makes pauses wrong, and nothing else. No failure counts twice, however often it is told.
+makes pauses wrong, and one that is set back by hours makes none of them last for hours (`holds`).
+No failure counts twice, however often it is told.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ __all__ = [
     "Rules",
     "away",
     "counted",
+    "holds",
     "next_change",
     "pause",
     "remark",
@@ -65,6 +67,15 @@ class Rules:
     @classmethod
     def of(cls, spec: Spec) -> Rules:
         return cls(**{name: getattr(spec, name) for name in cls.__dataclass_fields__})
+
+
+def holds(at: float, until: float, now: float) -> bool:
+    """Whether what was to last from `at` to `until` is kept at `now`.
+
+    A clock that is behind `at` by more than the whole length was set back, or is not the clock by
+    which it began: it is not kept then, and else for twice its length at most.
+    """
+    return at - (until - at) <= now < until
 
 
 def signature(what: str, last_line: str) -> str:
@@ -111,7 +122,7 @@ def counted(
         return history
     now = failure.at
     kept_for = max(rules.window, 3600.0)
-    failures = [each for each in history.failures if now - each.at < kept_for][-_KEPT + 1 :]
+    failures = [each for each in history.failures if abs(now - each.at) < kept_for][-_KEPT + 1 :]
     failures.append(failure)
     restraints = [each for each in history.restraints if _is_remembered(each, now)]
     history = Failures(program=program, failures=failures, restraints=restraints)
@@ -150,14 +161,15 @@ def away(history: Failures, program: str, node: str, now: float) -> Restraint | 
     if history.program != program:
         return None
     for each in history.restraints:
-        if (each.what, each.name) == ("node", node) and (not each.until or now < each.until):
+        if (each.what, each.name) == ("node", node) and _is_on(each, now):
             return each
     return None
 
 
 def next_change(history: Failures, now: float) -> float | None:
     """When the next restraint ends by itself."""
-    return min((each.until for each in history.restraints if each.until > now), default=None)
+    ends = (each.until for each in history.restraints if holds(each.at, each.until, now))
+    return min(ends, default=None)
 
 
 def _consequence(
@@ -183,7 +195,7 @@ def _consequence(
                 return None
             what, name, count, then = "seat", seat, 0, "it is not started again"
     before = next((r for r in history.restraints if (r.what, r.name) == (what, name)), None)
-    is_under_way = before is not None and (not before.until or failure.at < before.until)
+    is_under_way = before is not None and _is_on(before, failure.at)
     if is_under_way or not (failure.permanent or count >= rules.max_failures):
         return None
     times = before.times + 1 if before is not None else 1
@@ -220,7 +232,11 @@ def _same_on(
 
 
 def _recent(history: Failures, rules: Rules, now: float) -> list[Failure]:
-    return [each for each in history.failures if now - each.at < rules.window]
+    return [each for each in history.failures if abs(now - each.at) < rules.window]
+
+
+def _is_on(restraint: Restraint, now: float) -> bool:
+    return not restraint.until or holds(restraint.at, restraint.until, now)
 
 
 def _is_remembered(restraint: Restraint, now: float) -> bool:

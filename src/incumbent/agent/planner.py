@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from incumbent.agent.adoption import adopt
 from incumbent.agent.bell import Bell
-from incumbent.agent.failures import next_change
+from incumbent.agent.failures import holds, next_change
 from incumbent.agent.placement import SeatNeeds, place
 from incumbent.agent.steadiness import kept_out
 from incumbent.agent.tree import Plan, UnreadableZnode, read, seat_name, split_seat, write
@@ -132,8 +132,11 @@ class Planner:
             for view in self._term.view.components.values()
             if (until := next_change(view.failures, wall)) is not None
         ]
-        asides = (facts.aside_until for facts in self._term.view.nodes.values())
-        ends += [boottime + until - wall for until in asides if until > wall]
+        ends += [
+            boottime + facts.aside_until - wall
+            for facts in self._term.view.nodes.values()
+            if holds(facts.since, facts.aside_until, wall)
+        ]
         if self._is_moving():
             ends.append(self._moving_until)
         return min(ends, default=None)

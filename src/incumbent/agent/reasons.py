@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from incumbent.agent import lifecycle
-from incumbent.agent.failures import Rules, next_change, pause, restraint_of
+from incumbent.agent.failures import Rules, holds, next_change, pause, restraint_of
 from incumbent.agent.sentences import frozen
 from incumbent.agent.steadiness import kept_out
 from incumbent.agent.tree import SeatPlan
@@ -136,25 +136,25 @@ class Reasons:
 
     def restrained_until(self) -> float | None:
         """On CLOCK_BOOTTIME: when to look again, whatever happens."""
-        wall = self._term.clock.wall()
-        ends = [next_change(self._view.failures, wall), self._term.presence.facts.aside_until]
-        until = min((end for end in ends if end is not None and end > wall), default=None)
+        wall, own = self._term.clock.wall(), self._term.presence.facts
+        until = next_change(self._view.failures, wall)
+        if holds(own.since, own.aside_until, wall):
+            until = min(until or own.aside_until, own.aside_until)
         return None if until is None else self._term.clock.boottime() + until - wall
 
     def pause(self, pardoned_at: float) -> tuple[str, float]:
         """(the failure after which a start here has to wait, until when on CLOCK_BOOTTIME).
 
-        A clock that was set back makes no pause longer than the longest.
+        A clock that was set back makes none twice as long as it was to be.
         """
         view, spec = self._view, self._view.spec
         if spec is None or view.failures.program != view.program:
             return "", 0.0
         rules, wall = Rules.of(spec), self._term.clock.wall()
         until, last = pause(view.failures, self._name, self._term.node, rules, since=pardoned_at)
-        left = min(until - wall, rules.backoff_most)
-        if last is None or left <= 0:
+        if last is None or not holds(last.at, until, wall):
             return "", 0.0
-        return last.what, self._term.clock.boottime() + left
+        return last.what, self._term.clock.boottime() + until - wall
 
     def plan(self) -> SeatPlan | None:
         return self._term.view.plan.seats.get(self._name)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from incumbent.agent.failures import away
+from incumbent.agent.failures import away, holds
 from incumbent.agent.tree import Failures, NodeFacts
 
 __all__ = ["WITHIN", "Loss", "aside_until", "kept_out", "staged", "why_aside"]
@@ -33,20 +33,21 @@ class Loss:
     ran: Sequence[str] = ()
 
 
-def aside_until(losses: Sequence[Loss]) -> float:
-    """Until when a node stands for nothing by itself, after these; 0 if they are few."""
+def aside_until(losses: Sequence[Loss], now: float) -> float:
+    """Until when a node that is back `now` stands for nothing by itself, after these, oldest first;
+    0 if they are few. It lasts no longer if the clock was set back since the last one."""
     if not losses:
         return 0.0
-    last = max(each.at for each in losses)
-    count = sum(last - each.at < WITHIN for each in losses)
+    last = losses[-1].at
+    count = sum(abs(last - each.at) < WITHIN for each in losses)
     if count <= _FREE:
         return 0.0
-    return last + min(_LONGEST, _FIRST * 2.0 ** min(count - _FREE - 1, 30))
+    return min(last, now) + min(_LONGEST, _FIRST * 2.0 ** min(count - _FREE - 1, 30))
 
 
 def why_aside(facts: NodeFacts, now: float) -> str:
     """Why a node is passed over now, where others can stand; "" if it is not."""
-    if now >= facts.aside_until:
+    if not holds(facts.since, facts.aside_until, now):
         return ""
     return (
         f"{facts.node} lost its session {facts.lost} times within an hour: it stands for nothing "

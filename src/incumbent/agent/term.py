@@ -64,6 +64,7 @@ class Term:
         self.custody = agent.custody
         self.instances = agent.custody.instances
         self.numbers = Numbers.of(client.timeout, tick=agent.settings.tick)
+        now = agent.clock.wall()
         facts = NodeFacts(
             node=self.node,
             node_id=agent.settings.node_id,
@@ -71,9 +72,9 @@ class Term:
             session=self.session_key,
             pid=agent.custody.guardian_pid,
             containments=list(agent.settings.containments),
-            since=agent.clock.wall(),
+            since=now,
             lost=agent.lost_lately,
-            aside_until=aside_until(agent.losses),
+            aside_until=aside_until(agent.losses, now),
             labels=dict(agent.settings.labels),
             logs=agent.settings.logs,
         )

@@ -9,6 +9,7 @@ import pytest
 from incumbent.agent.failures import (
     Rules,
     counted,
+    holds,
     next_change,
     pause,
     remark,
@@ -288,14 +289,43 @@ def lost(*times: float) -> list[Loss]:
 def test_a_node_that_loses_its_session_again_and_again_stands_aside_for_a_growing_time() -> None:
     times = [1000.0 + 100 * count for count in range(10)]
 
-    asides = [aside_until(lost(*times[:n])) - times[n - 1] for n in range(3, 11)]
+    asides = [aside_until(lost(*times[:n]), times[n - 1]) - times[n - 1] for n in range(3, 11)]
 
-    assert [aside_until(lost(*times[:n])) for n in range(3)] == [0, 0, 0], "two may happen"
+    assert [aside_until(lost(*times[:n]), times[2]) for n in range(3)] == [0, 0, 0], (
+        "two may happen"
+    )
     assert asides == [10, 20, 40, 80, 160, 320, 600, 600]
 
 
+def test_a_clock_set_back_by_hours_holds_up_nothing_for_hours() -> None:
+    story = Story("move", max_failures=3)
+    story.now = 100_000.0
+    for _ in range(3):
+        story.fail()
+    assert story.here("n1")
+    back = story.now - 3600.0
+
+    assert kept_out(story.history, P, {n: facts(n) for n in NODES}, back) == {}
+    assert next_change(story.history, back) is None
+    until, last = pause(story.history, "web/0", "n1", story.rules)
+    assert last is not None and not holds(last.at, until, back)
+    assert holds(last.at, until, last.at - 0.1), "two nodes' clocks are never quite the same"
+    story.now = back
+    for _ in range(3):
+        story.fail()
+    assert story.here("n1"), "and from then on everything counts by the new time"
+    assert 0 < story.pause() <= story.rules.backoff_most
+
+
+def test_a_node_whose_clock_was_set_back_stands_aside_no_longer() -> None:
+    losses = lost(5000.0, 5001.0, 5002.0)
+
+    assert aside_until(losses, 1400.0) == 1410.0
+    assert aside_until([*losses, *lost(1300.0)], 1301.0) == 0, "the others are hours away"
+
+
 def test_sessions_lost_hours_apart_do_not_add_up() -> None:
-    assert aside_until(lost(*[5000.0 * count for count in range(50)])) == 0
+    assert aside_until(lost(*[5000.0 * count for count in range(50)]), 2.5e5) == 0
 
 
 def test_an_unsteady_node_is_passed_over_only_while_others_can_stand() -> None:
