@@ -6,6 +6,10 @@ could count, but its record shows a try without an end. After two of those the i
 it is begun by itself only, with nothing else claimed in its process, so that the next death is
 surely its own; after `tries` of them it is parked as well.
 
+Where handlers fail one after the other and none works in between, it is rather what they call that
+is down. One item at a time is begun then, with growing pauses, until one works: an outage parks a
+few items, not all of them.
+
 Rule of this file: no more is claimed than is begun at once.
 """
 
@@ -38,9 +42,12 @@ __all__ = ["Counters", "GiveBack", "Plan", "Runner", "retry_in"]
 SUSPECTS = 2
 """Deaths from which on an item is begun by itself."""
 
+_DOUBT = 5
+"""Handlers in a row that fail, or `workers` if that is more, before what they call is doubted."""
+
 _SIFT = 100
 _LONGEST_BACK_OFF = 60.0  # seconds, of an item
-_LONGEST_PAUSE = 30.0  # seconds, of a source or servers that cannot be reached
+_LONGEST_PAUSE = 30.0  # seconds, of a source or servers that cannot be reached, or of a doubt
 _TELL_EVERY = 0.1  # seconds
 
 
@@ -150,6 +157,8 @@ class Runner:
         self._suspects: deque[str] = deque()
         self._fatal: BaseException | None = None
         self._is_contended = False
+        self._failed_in_a_row = 0
+        self._begin_at = 0.0
         self._pause = 0.0
         self._began_at = self._told_at = asyncio.get_running_loop().time()
 
@@ -191,9 +200,11 @@ class Runner:
         if self._suspects:
             await self._finished()
             await self._alone(self._suspects.popleft())
-        elif len(self._running) >= self._plan.workers:
+        elif len(self._running) >= self._room:
             waiting: set[asyncio.Task[Any]] = {*self._running, stopped}
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        elif now.free and (doubt := self._begin_at - asyncio.get_running_loop().time()) > 0:
+            await self._rest(stopped, doubt)
         elif now.free:
             await self._begin(now)
         elif now.names:
@@ -248,8 +259,13 @@ class Runner:
         if self._is_contended:  # others have the same list, and begin at its head too
             self._rng.shuffle(now.free)
 
+    @property
+    def _room(self) -> int:
+        """Handlers that may run at once."""
+        return 1 if self._begin_at else self._plan.workers
+
     async def _begin(self, now: _Pass) -> None:
-        room = self._plan.workers - len(self._running)
+        room = self._room - len(self._running)
         piece = [now.free.popleft() for _ in range(min(room, len(now.free)))]
         found = await self._desk.take(piece, suspects=SUSPECTS)
         taken = [each for each in found.values() if isinstance(each, Taken)]
@@ -329,6 +345,9 @@ class Runner:
                 return
             arguments = (claim, found)
         await _result(self._plan.handler(*arguments))
+        if self._begin_at:
+            self._desk.ledger.log(f"{self._desk.path}: {claim.item} worked: all go on")
+        self._failed_in_a_row, self._begin_at = 0, 0.0
 
     def _failed(self, claim: Claim, error: BaseException) -> None:
         why = str(error)
@@ -342,6 +361,20 @@ class Runner:
         else:
             claim.fail(why, retry_in=retry_in(failures, self._rng))
             self._counters.failed += 1
+        self._doubt(why)
+
+    def _doubt(self, why: str) -> None:
+        """A handler has failed. Is it the item, or what all of them call?"""
+        self._failed_in_a_row += 1
+        above = self._failed_in_a_row - max(_DOUBT, self._plan.workers)
+        if above < 0:
+            return
+        pause = min(_LONGEST_PAUSE, 0.1 * 2.0 ** min(above, 10))
+        self._begin_at = asyncio.get_running_loop().time() + pause
+        self._desk.ledger.log(
+            f"{self._desk.path}: {self._failed_in_a_row} handlers have failed and none has worked "
+            f"since, the last one: {why}; one at a time now, the next in {pause:g} s"
+        )
 
     async def _finished(self) -> None:
         while self._running:

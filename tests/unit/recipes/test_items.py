@@ -182,7 +182,7 @@ async def test_what_was_put_here_and_changed_by_somebody_is_taken_as_it_is_now()
 
 async def test_eight_takers_need_less_than_four_requests_for_an_item() -> None:
     async with embedded() as server, connected(server) as zk:
-        for number in range(100):
+        for number in range(400):
             await zk.queue("/jobs").put(str(number))
         asked = Asked(server)
 
@@ -194,8 +194,8 @@ async def test_eight_takers_need_less_than_four_requests_for_an_item() -> None:
         await asyncio.gather(*(taker() for _ in range(8)))
 
         kinds = [type(request).__name__ for _, request in asked.requests]
-        assert kinds.count("Delete") >= 100
-        assert kinds.count("Delete") + kinds.count("GetData") < 400
+        assert kinds.count("Delete") >= 400
+        assert kinds.count("Delete") + kinds.count("GetData") < 4 * 400
         assert kinds.count("GetChildren") == 8
 
 

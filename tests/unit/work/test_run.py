@@ -142,6 +142,30 @@ async def test_an_item_whose_workers_die_is_begun_alone_and_then_parked() -> Non
     assert all(orders.done[item] >= 1 for item in orders.items[:-1])
 
 
+async def test_an_outage_of_what_all_handlers_call_parks_nothing() -> None:
+    orders = Orders(*(f"o{number}" for number in range(100)))
+    is_up = asyncio.Event()
+    in_vain: list[str] = []
+
+    async def handle(claim: Claim) -> None:
+        if not is_up.is_set():
+            in_vain.append(claim.item)
+            raise OSError("the gateway does not answer")
+        await orders.handle(claim)
+
+    async with worker() as work:
+        run = asyncio.create_task(
+            work.run(orders.list, handle, workers=4, tries=2, until_empty=True, idle=0.05)
+        )
+        await asyncio.sleep(1.0)
+        assert 5 <= len(in_vain) <= 5 + 3 + 4  # then three that had begun, and one per pause
+        is_up.set()
+        counters = await asyncio.wait_for(run, 30)
+
+    assert (counters.done, counters.parked) == (100, 0)
+    assert set(orders.done.values()) == {1}
+
+
 async def test_the_re_read_under_the_claim_decides() -> None:
     pending = {"a": 1, "b": 2}
     found: list[tuple[str, int]] = []
