@@ -58,11 +58,14 @@ _GARBAGE = b"garbage{"
 
 
 class Node:
-    """A machine with an init system that starts its guardian again half a second after its end."""
+    """A machine with an init system that starts its guardian again half a second after its end.
+    `name` is what its agent is told to call it.
+    """
 
     def __init__(self, cluster: Cluster, host: Host) -> None:
         self.cluster = cluster
         self.host = host
+        self.name = host.name
         self.processes = Processes(host, cluster.journal, cluster.behaves)
         self.machine = SimMachine(self.processes)
         self.guardian: SimGuardian | None = None
@@ -83,7 +86,7 @@ class Node:
             beat=SESSION / 10,
             session_timeout=SESSION,
             settings={
-                "node": self.host.name,
+                "node": self.name,
                 "node_id": f"id-{self.host.name}",
                 "boot_id": self.host.boot_id,
                 "hosts": self.cluster.hosts,

@@ -119,7 +119,7 @@ class Quiet(Failing):
         return Spec(name=name, command=(f"/bin/{name}",), **self.spec_of)
 
     async def story(self) -> None:
-        for name in ("zk", "n1", "n2", "n3"):
+        for name in ("zk", *self.nodes):
             self.boot(name)
         self.world.host("ops")
         await self.world.host("ops").call(self.apply(), "apply")

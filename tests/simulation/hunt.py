@@ -1,6 +1,7 @@
 """Run seeds of a simulated world until one fails: `python -m … WORLD FIRST LAST [KIND …]`.
 
-Exit code 0: every seed was clean; 9: one was not, and it is printed with its schedule.
+Exit code 0: every seed was clean; 9: one was not, which is the last word on standard output, and its
+schedule is on the other.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ from tests.simulation.locks import LockTrial, MultiLockTrial, RwLockTrial, Semap
 from tests.simulation.once import OnceTrial
 from tests.simulation.recipes import Trial
 from tests.simulation.rolled import Rolled
+from tests.simulation.test_agent_closed import Opened
+from tests.simulation.test_agent_failures import Flapping
+from tests.simulation.test_agent_vandals import CrumbDeleted
 from tests.simulation.views import CacheTrial, GroupTrial, ObserverTrial
 from tests.simulation.work import NaiveTrial, WorkQueueTrial, WorkTrial
 
@@ -41,6 +45,9 @@ WORLDS: dict[str, Run] = {
         seed, kinds=kinds or None, faults=faults, ensemble=True
     ),
     "failures": lambda seed, kinds, faults: Failing(seed, kinds=kinds or None, faults=faults),
+    "flapping": lambda seed, kinds, faults: Flapping(seed),
+    "opened": lambda seed, kinds, faults: Opened(seed),
+    "crumb-deleted": lambda seed, kinds, faults: CrumbDeleted(seed),
     "cared-for": lambda seed, kinds, faults: CaredFor(seed, kinds=kinds or None, faults=faults),
     "configured": lambda seed, kinds, faults: Rewritten(seed, kinds=kinds or None, faults=faults),
     "rolled-out": lambda seed, kinds, faults: Rolled(seed, kinds=kinds or None, faults=faults),
@@ -72,6 +79,7 @@ def main(world: str, first: int, last: int, kinds: tuple[str, ...]) -> int:
             WORLDS[world](seed, kinds, None).run()
         except AssertionError as error:
             traceback.print_exception(error, limit=0)
+            print("caught at", seed)
             return CAUGHT
     return 0
 

@@ -13,13 +13,16 @@ import pytest
 from tests.simulation.cluster import SESSION, Cluster
 
 from incumbent.agent.tree import Access
+from incumbent.cli import orders
 from incumbent.cli.closing import close_tree
 from incumbent.client import Client
 from incumbent.credentials import Credentials
 from incumbent.errors import IncumbentError, NoAuth, NoNode
 from incumbent.server import Policy
 from incumbent.server.sasl import secret_of
+from incumbent.spec import Spec, encode
 from incumbent.testing.world import Host
+from incumbent.wire import Acl
 
 FIRST = int(os.environ.get("FIRST", "1"))
 SEEDS = int(os.environ.get("SEEDS", "200"))
@@ -115,3 +118,48 @@ def test_a_closed_tree_keeps_the_promise_and_strangers_out(seed: int) -> None:
     assert cluster.done == []
     assert cluster.changed == 0
     assert cluster.tried, "the stranger never got as far as being refused"
+
+
+class Opened(Closed):
+    """A tree that is closed only later, of which somebody opens a component again; agents that
+    take no orders from what anybody may write."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.seats = 1
+
+    async def story(self) -> None:
+        for name in ("zk", *self.nodes):
+            self.boot(name)
+        await self.world.host("ops").call(self.operate(), "operator")
+
+    async def operate(self) -> None:
+        ops = self.world.host("ops")
+        client = Client(self.hosts, clock=ops.clock, rng=ops.rng, log=self.say)
+        await client.connect(timeout=30.0)
+        await orders.apply(client, self.tree, [self.spec("c0")])
+        await asyncio.sleep(10.0)
+        assert await client.children(self.tree.nodes) == [], "an agent took part in an open tree"
+        assert self.started() == 0, "it was started from an open tree"
+        await client.close()
+        client = await self.operator()  # it closes the tree
+        await asyncio.sleep(10.0)
+        assert self.started() == 1, "closed, and not started"
+        path = self.tree.component("c0")
+        acl, _stat = await client.get_acl(path)
+        await client.set_acl(path, [Acl(31, "world", "anyone")])
+        other = Spec(name="c0", command=("/bin/other",))
+        await client.set(path, encode(other))
+        await asyncio.sleep(10.0)
+        assert self.started() == 1, "who may write it was believed"
+        await client.set_acl(path, acl)
+        await asyncio.sleep(10.0)
+        assert self.started() == 2, "closed again, and not obeyed"
+        await client.close()
+
+    def started(self) -> int:
+        return sum('"event": "start"' in line for line in self.journal.lines)
+
+
+def test_nothing_is_taken_from_an_open_tree_nor_from_a_component_that_is_open() -> None:
+    Opened(1).run()

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import json
+from typing import Any
 
+import msgspec
 import pytest
 from tests.simulation.cluster import Cluster
+from tests.simulation.configured import record
 
 from incumbent.agent.commands import KEPT
 from incumbent.agent.tree import Command, Taken, read, write
-from incumbent.cli import lifecycle, wishes
+from incumbent.cli import lifecycle, orders, wishes
 from incumbent.cli.exits import No
 from incumbent.cli.selection import Choice
 from incumbent.client import Client
+from incumbent.guardian.messages import Start
 from incumbent.server import Server
+from incumbent.spec import Hook, Spec, health, program
+from incumbent.spec.config import Use
 from incumbent.testing.guardian import SimGuardian
+from incumbent.testing.processes import Program
 from incumbent.testing.world import Host
 from incumbent.wire import Acl, Check, Create, Delete, Multi, Request
 
@@ -276,3 +283,90 @@ def test_an_order_that_is_deleted_before_its_answer_is_not_called_done() -> None
                 await lifecycle.until_outcome(self.client, self.tree, "c0", "/nowhere")
 
     Deleted(1).run()
+
+
+CHANGED: dict[str, Any] = {
+    "command": ("/bin/c0", "-v"),
+    "env": {"LEVEL": "1"},
+    "env_file": "/etc/c0.env",
+    "cwd": "/srv",
+    "stop_signal": 2,
+    "stop_grace": 0.5,
+    "requires": ("/etc/c0",),
+    "nodes": ("n1", "n2"),
+    "isolation": "sealed",
+    "on_unclean": "go",
+    "labels": {"tier": "web"},
+    "user": "www-data",
+    "umask": 0o27,
+    "limits": {"nofile": 1000},
+    "stop_http": "http://127.0.0.1:1/quit",
+    "on_failure": "move",
+    "max_failures": 3,
+    "window": 60.0,
+    "backoff": 2.0,
+    "backoff_most": 30.0,
+    "success_exit_codes": (3,),
+    "ready": health.Check(way="notify", interval=1.0, timeout=1.0, within=4.0),
+    "live": health.Check(way="notify", interval=2.0, timeout=1.0),
+    "before_start": Hook(command=("/bin/before",)),
+    "after_start": Hook(command=("/bin/after",)),
+    "before_stop": Hook(command=("/bin/before",)),
+    "after_stop": Hook(command=("/bin/after",)),
+    "on_fail": Hook(command=("/bin/fail",)),
+    "config": {"LEVEL": Use(key="level")},
+    "on_config": "SIGHUP",
+    "debounce": 1.0,
+    "debounce_max": 2.0,
+    "max_parallel": 2,
+    "auto_revert": True,
+    "copies": 2,
+}
+"""Every key of a spec but its name, with another value than it has by default."""
+
+
+def test_whatever_key_is_changed_the_old_program_is_gone_before_the_new_one_starts() -> None:
+    """The auditor looks for two at once; here it is whether there is a new one where it must be."""
+
+    class Rewritten(Ordered):
+        def __init__(self, seed: int) -> None:
+            super().__init__(seed)
+            self.containment = "sealed"
+
+        def behaves(self, start: Start) -> Program:
+            if start.beside is not None:
+                return Program(lives=0.1)
+            return Program(ready_after=0.1, alive_every=0.4, children=1)
+
+        async def orders(self) -> None:
+            self.restarted: dict[str, int] = {}
+            self.alive: set[int] = set()
+            await self.client.create(self.tree.config_key("level"), record("1"))
+            spec = self.spec("c0")
+            for key, value in CHANGED.items():
+                before = self.of_first_copy()
+                spec = msgspec.structs.replace(spec, **{key: value})
+                await orders.apply(self.client, self.tree, [spec])
+                await asyncio.sleep(15.0)
+                self.restarted[key] = self.of_first_copy() - before
+                self.alive.add(len(self.instances()))
+
+        def of_first_copy(self) -> int:
+            events = [json.loads(line) for line in self.journal.lines]
+            return sum(e["event"] == "start" and e["seat"] == "c0/0" for e in events)
+
+        def instances(self) -> list[object]:
+            trees = [tree for node in self.nodes.values() for tree in node.processes.trees.values()]
+            return [each for each in trees if each.seat == "c0/0" and not each.is_empty]
+
+    cluster = Rewritten(1)
+
+    cluster.run()
+
+    assert set(CHANGED) == set(Spec.__struct_fields__) - {"name"}
+    plain = Spec(name="c0", command=("/bin/c0",))
+    for key, value in CHANGED.items():
+        if key != "nodes":  # it may stand on an allowed one
+            other = msgspec.structs.replace(plain, **{key: value})
+            assert cluster.restarted[key] == (program(other) != program(plain)), key
+    assert cluster.alive == {1}

@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from tests.simulation.cluster import SESSION, Node
 from tests.simulation.failing import Quiet
 
 from incumbent.client import Client
@@ -163,6 +164,78 @@ def test_machines_that_slept_fence_their_programs_and_count_no_failure() -> None
     for seat in ("c0/0", "c1/0", "c2/0"):
         assert len(cluster.later_starts(seat)) == 1
     assert all(len(node.machine.losses()) == 1 for node in cluster.nodes.values())
+
+
+class Stalled(Well):
+    """Forty seats on five nodes, and a server that stands still for twice a session."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.seats = 40
+        for name in ("n4", "n5"):
+            self.nodes[name] = Node(self, self.world.host(name))
+
+    async def meanwhile(self) -> None:
+        await asyncio.sleep(20.0)
+        self.before = {each["seat"]: each["node"] for each in self.starts()}
+        processes = list(self.world.host("zk").processes)
+        for process in processes:
+            process.freeze()
+        await asyncio.sleep(2 * SESSION)
+        for process in processes:
+            process.thaw()
+        self.journal.write("fault")
+        await asyncio.sleep(20.0)
+        self.after = {each["seat"]: each["node"] for each in self.starts()}
+
+
+def test_a_server_that_stood_still_costs_each_program_one_restart_where_it_was() -> None:
+    """All nodes are silent at once: that is no reason to move anything."""
+    cluster = Stalled(1)
+
+    cluster.run()
+
+    restarts = Counter(each["seat"] for each in cluster.starts() if each["boottime_ns"] > 20e9)
+    assert set(restarts.values()) == {1}
+    assert cluster.after == cluster.before
+
+
+class Renamed(Well):
+    """c0's machine is called otherwise when it comes back; what ran there could not be sealed."""
+
+    def __init__(self, seed: int, *, whole: bool) -> None:
+        super().__init__(seed)
+        self.containment = "swept"
+        self.whole = whole
+
+    async def meanwhile(self) -> None:
+        await asyncio.sleep(10.0)
+        there = next(each["node"] for each in reversed(self.starts()) if each["seat"] == "c0/0")
+        node = self.nodes[there]
+        assert node.guardian is not None
+        node.name = "db-7"
+        if self.whole:
+            node.host.crash()
+            await asyncio.sleep(3 * SESSION)
+            self.meantime = self.later_starts("c0/0")
+            node.host.restart()
+            self.boot(there)
+        else:
+            self.meantime = []
+            node.guardian.process.kill()  # its init starts it again
+        self.journal.write("fault")
+        await asyncio.sleep(20.0)
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["booted anew", "same boot"])
+def test_a_machine_that_was_renamed_is_known_by_its_id(whole: bool) -> None:
+    """What it left under its old name is proven dead by its return, whatever it is called."""
+    cluster = Renamed(1, whole=whole)
+
+    cluster.run()
+
+    assert cluster.meantime == [], "nobody could know that it was dead"
+    assert cluster.later_starts("c0/0"), "its breadcrumb held everybody up"
 
 
 class Raising:
