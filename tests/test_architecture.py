@@ -58,7 +58,7 @@ LAYERS: dict[str, set[str]] = {
     | {"client", "recipes", "work", "portal", "aio"}
     | {"blocking", "blocking_locks", "blocking_items", "blocking_views", "blocking_work"},
     "__init__": {"sync", "aio", "errors"},
-    "guardian": GROUND,
+    "guardian": GROUND | {"parent"},
     "toml_file": {"errors"},
     "runtime_file": {"errors"},
     "log_service": {"certificates"},

@@ -18,8 +18,15 @@ _PR_SET_PDEATHSIG = 1
 def end_with(parent: int) -> None:
     """SIGTERM to ourselves when our parent, the process `parent`, ends; at once if it has ended.
 
-    To the kernel the end of the thread that started us is the end of our parent. Linux only.
+    The kernel tells of the end of the *thread* that started us (as SIGURG here, which does nothing
+    by default): only then is looked whether the process is gone as well. Call it in the main
+    thread. Linux only.
     """
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM))
-    if os.getppid() != parent:
-        os.kill(os.getpid(), signal.SIGTERM)
+
+    def look(*_: object) -> None:
+        if os.getppid() != parent:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    signal.signal(signal.SIGURG, look)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGURG))
+    look()

@@ -31,6 +31,7 @@ from incumbent.guardian.link import AgentProcess, Link
 from incumbent.guardian.logs import Logs
 from incumbent.guardian.logwriter import LogPipe, relay
 from incumbent.guardian.table import Policy, Table
+from incumbent.parent import end_with
 
 __all__ = ["run"]
 
@@ -108,9 +109,7 @@ class _Guardian:
             if signal.getsignal(signo) is not signal.SIG_IGN:  # as nohup asks
                 signal.signal(signo, _only_wake)
         if parent is not None:
-            kernel.die_with_parent(signal.SIGTERM)
-            if os.getppid() != parent:
-                self.events.append(a.ShutdownAsked("our parent is gone"))
+            end_with(parent)
         self.watch(wake_read, lambda: self.on_signals(wake_read))
         self.watch(self.timer.fd, self.on_timer)
         self.carry_out(self.table.begin(kernel.boottime()))
@@ -150,7 +149,7 @@ class _Guardian:
         for number in os.read(wake_read, 4096):
             if number == signal.SIGCHLD:
                 self.reap_strangers()
-            else:
+            elif number in _SIGNALS:
                 self.events.append(a.ShutdownAsked(signal.Signals(number).name))
 
     def on_timer(self) -> None:
