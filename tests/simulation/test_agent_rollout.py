@@ -7,6 +7,7 @@ import os
 from typing import Any
 
 import pytest
+from tests.simulation.cluster import Node
 from tests.simulation.rolled import BAD, Rolled
 
 from incumbent.agent.tree import Rollout, altered, write
@@ -30,7 +31,7 @@ class Quiet(Rolled):
         self.wanted: dict[str, tuple[str, str]] = {}
 
     async def story(self) -> None:
-        for name in ("zk", "n1", "n2", "n3"):
+        for name in ("zk", *self.nodes):
             self.boot(name)
         await self.world.host("ops").call(self.apply(), "apply")
         await asyncio.sleep(10.0)
@@ -108,6 +109,36 @@ def test_a_bad_value_stops_at_the_first_failure_and_a_better_one_goes_on() -> No
     assert cluster.stopped is not None and cluster.stopped.state == "stopped"
     assert "exited with 1" in cluster.stopped.why
     assert cluster.levels == ["better"] * 5
+
+
+class Thirty(Quiet):
+    """Thirty copies on five nodes."""
+
+    most = 3
+
+    def __init__(self, seed: int = 1) -> None:
+        super().__init__(seed)
+        self.copies = 30
+        for name in ("n4", "n5"):
+            self.nodes[name] = Node(self, self.world.host(name))
+
+    async def operate(self, client: Client) -> None:
+        await self.set(client, "1")
+        await asyncio.sleep(25.0)
+        self.good_ones, self.good_starts = self.levels.count("1"), self.starts
+        await self.set(client, BAD)
+        await asyncio.sleep(20.0)
+
+
+def test_of_thirty_copies_on_five_nodes_a_few_restart_at_a_time_and_few_get_a_bad_value() -> None:
+    cluster = Thirty()
+
+    cluster.check()
+
+    assert (cluster.good_ones, cluster.good_starts) == (30, 30)
+    assert cluster.most_down == 3
+    assert 1 <= cluster.levels.count(BAD) <= 3
+    assert cluster.levels.count("1") == 30 - cluster.levels.count(BAD)
 
 
 @pytest.mark.parametrize("is_spec", [True, False], ids=["spec", "config"])
