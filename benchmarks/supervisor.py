@@ -2,13 +2,17 @@
 
 Components that sleep: how many start a second, what guardian, agent, log writers, first processes
 and server together use of a core while nothing happens, and how much memory each component costs
-(the proportional set size of all those, not of the programs). And a program with a thousand
-processes: from the order to kill it to the proof that it is dead, in each containment.
+(the proportional set size of all those, not of the programs). How long from the moment that an
+operator's order is asked to be written until its outcome is there: a signal sent, or a program
+ended and its successor started. And a program with a thousand processes: from the order to kill
+it to the proof that it is dead, in each containment.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
+import random
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
@@ -22,6 +26,11 @@ from tests.e2e.nodes import Node, Nodes
 from tests.programs.guardian_under_test import guardian
 from tests.waiting import wait_until
 
+from incumbent.agent.tree import Command, Tree
+from incumbent.cli import lifecycle
+from incumbent.cli.selection import Choice
+from incumbent.client import Client
+from incumbent.clock import SYSTEM
 from incumbent.guardian import kernel
 from incumbent.guardian import messages as m
 from incumbent.guardian.containment import probe
@@ -49,7 +58,8 @@ def run(folder: Path, samples: int) -> Outcome:
     outcome = Outcome(
         title=f"One node: {COMPONENTS} components, and a tree of {PROCESSES} processes"
     )
-    _many(folder, outcome)
+    _many(folder / "many", outcome)
+    _orders(folder / "orders", outcome, 4 * samples)
     for containment, why_not in probe(cgroups() if not why_no_cgroups() else None).items():
         if why_not:
             outcome.remarks.append(f"{containment}: {why_not}")
@@ -61,6 +71,7 @@ def run(folder: Path, samples: int) -> Outcome:
 
 
 def _many(folder: Path, outcome: Outcome) -> None:
+    folder.mkdir()
     with Nodes(folder, tick=2.0, session=10.0) as nodes:
         node = nodes.start("n1")
         text = "".join(
@@ -95,6 +106,42 @@ def _many(folder: Path, outcome: Outcome) -> None:
     ]
     parts = ", ".join(f"{who} {100 * each / seconds:.2f} %" for who, each in shares.items())
     outcome.remarks.append(f"idle: {parts}; apply itself took {applied - began:.1f} s")
+
+
+def _orders(folder: Path, outcome: Outcome, samples: int) -> None:
+    folder.mkdir()
+    with Nodes(folder, tick=2.0, session=10.0) as nodes:
+        nodes.start("n1")
+        nodes.apply('[component.c0]\ncommand = ["sleep", "1000000"]\n')
+        nodes.wait("c0", "running")
+        signals = asyncio.run(_ordered(nodes.hosts, Command(do="signal", signal="CONT"), samples))
+        restarts = asyncio.run(_ordered(nodes.hosts, Command(do="restart"), samples))
+    outcome.figures += [
+        Figure(who="signal: order → sent", samples=signals),
+        Figure(who="restart: order → the old program dead, the new one started", samples=restarts),
+    ]
+
+
+async def _ordered(hosts: str, command: Command, samples: int) -> list[float]:
+    """Milliseconds of each, one after the other."""
+    client, tree, took = Client(hosts, clock=SYSTEM, rng=random.Random(1)), Tree(), []
+    await client.connect(10.0)
+    for n in range(samples):
+        at = now()
+        path = await lifecycle.order(
+            client,
+            tree,
+            Choice(component="c0", spec=None),
+            command,
+            order_id=f"{command.do}-{n}",
+        )
+        (said,) = (await lifecycle.until_outcome(client, tree, "c0", path)).values()
+        took.append((now() - at) * 1000)
+        if not said.startswith("done"):
+            raise RuntimeError(f"{path}: {said}")
+        await asyncio.sleep(0.2)
+    await client.close()
+    return took
 
 
 def _running(node: Node) -> int:
