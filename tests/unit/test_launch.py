@@ -40,7 +40,7 @@ def problem(spec: Spec, base: dict[str, str] | None = None) -> str:
 def test_a_program_gets_three_variables_of_ours_its_own_and_who_it_is() -> None:
     spec = Spec(name="web", command=("web",), env={"PORT": "80"})
 
-    env = program_environment(spec, "web/0", "n1", 12, BASE)
+    env = program_environment(spec, "web/0", "n1", 12, BASE, {})
 
     assert env == {
         "PATH": "/usr/bin:/bin",
@@ -55,19 +55,17 @@ def test_a_program_gets_three_variables_of_ours_its_own_and_who_it_is() -> None:
 
 
 def test_without_an_environment_of_ours_there_are_defaults() -> None:
-    env = program_environment(Spec(name="a", command=("a",)), "a/0", "n1", 1, {})
+    env = program_environment(Spec(name="a", command=("a",)), "a/0", "n1", 1, {}, {})
 
     assert env["PATH"].split(":")[-1] == "/bin"
     assert (env["HOME"], env["LANG"]) == ("/", "C.UTF-8")
 
 
-def test_env_goes_before_env_file_and_incumbent_before_both(tmp_path: Path) -> None:
-    file = tmp_path / "env"
-    file.touch(0o640)
-    file.write_text("A=file\nB=file\nPATH=/file\nINCUMBENT_EPOCH=file\n")
-    spec = Spec(name="a", command=("a",), env={"B": "env"}, env_file=str(file))
+def test_env_goes_before_env_file_and_incumbent_before_both() -> None:
+    spec = Spec(name="a", command=("a",), env={"B": "env"})
+    file = {"A": "file", "B": "file", "PATH": "/file", "INCUMBENT_EPOCH": "file"}
 
-    env = program_environment(spec, "a/0", "n1", 5, BASE)
+    env = program_environment(spec, "a/0", "n1", 5, BASE, file)
 
     assert (env["A"], env["B"], env["PATH"], env["INCUMBENT_EPOCH"]) == (
         "file",
@@ -81,7 +79,7 @@ def test_a_user_has_its_own_home_and_name_in_its_environment() -> None:
     root = pwd.getpwuid(0)
     spec = Spec(name="web", command=("web",), user=root.pw_name)
 
-    env = program_environment(spec, "web/0", "n1", 1, {**BASE, "HOME": "/of/the/agent"})
+    env = program_environment(spec, "web/0", "n1", 1, {**BASE, "HOME": "/of/the/agent"}, {})
 
     assert (env["HOME"], env["USER"], env["LOGNAME"]) == (root.pw_dir, "root", "root")
 
@@ -267,6 +265,14 @@ def test_what_is_closed_to_us_is_passed_over_in_path_and_said_elsewhere(tmp_path
     assert missing_requirements(spec) == [f"{loop}/device"]
     assert "no `absent` in PATH" in problem(Spec(name="web", command=("absent",)), path)
     assert "symbolic links" in problem(Spec(name="web", command=("there",), cwd=str(loop)), path)
+
+
+def test_an_env_file_without_an_end_holds_up_no_agent(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe", 0o640)
+
+    for path in (tmp_path / "pipe", "/dev/zero"):
+        said = problem(Spec(name="a", command=("sh",), env_file=str(path)))
+        assert said == f"{path}: the env_file cannot be read: not a file; name an ordinary one"
 
 
 @pytest.mark.parametrize("mode", [0o604, 0o602, 0o620, 0o666])

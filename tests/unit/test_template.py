@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
-from pathlib import Path
-
 import pytest
 
 from incumbent.errors import SpecErrors
-from incumbent.launch import Identity, unreadable_by
 from incumbent.spec.template import render
 
 VALUES = {"LEVEL": "debug", "PORT": "80", "ODD": "${PORT}"}
@@ -38,20 +33,3 @@ def test_what_has_no_value_is_named_with_its_line_and_no_value_is() -> None:
         "web.conf.in:2: OTHER: it has no value; `config` or `env` may set it",
         "web.conf.in:3: `${` begins no name: expected `${NAME}`, or `$${` for what is to stay",
     ]
-
-
-@pytest.mark.skipif(os.geteuid() == 65534, reason="the file is nobody's own")
-def test_the_tree_has_no_file_read_for_a_user_who_may_not_read_it() -> None:
-    nobody = Identity(name="nobody", home="/", uid=65534, gid=65534, groups=())
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder).chmod(0o755)
-        file = Path(folder) / "conf.in"
-        file.write_text("x")
-        file.chmod(0o640)
-
-        assert f"{file} is not for nobody to read" in unreadable_by(nobody, str(file))
-        assert unreadable_by(None, str(file)) == ""
-        file.chmod(0o644)
-        assert unreadable_by(nobody, str(file)) == ""
-        Path(folder).chmod(0o700)
-        assert f"closed by {folder}" in unreadable_by(nobody, str(file))

@@ -6,8 +6,6 @@ Rule of this file: the rim. It does what it is told and decides nothing.
 from __future__ import annotations
 
 import asyncio
-import os
-import stat
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -28,8 +26,8 @@ from incumbent.launch import (
     identity_of,
     launch,
     missing_requirements,
+    read_named,
     refusal,
-    unreadable_by,
     user_problem,
 )
 from incumbent.spec import Spec
@@ -40,7 +38,6 @@ __all__ = ["Machine", "last_line"]
 _PATIENCE = 0.2
 """Seconds that the last line of a program that failed is waited for."""
 _TAIL = 4096
-LARGEST_TEMPLATE = 1024 * 1024
 """Bytes."""
 
 
@@ -115,10 +112,8 @@ class Machine(Pidfds):
 
     def rendered(self, spec: Spec, name: str, path: str, variables: Mapping[str, str]) -> str:
         key = f"config.{name}"
-        if problem := unreadable_by(identity_of(spec), path):
-            raise SpecErrors([SpecError(spec.name, 0, key, problem)])
         try:
-            text = _text_of(path)
+            text = read_named(path, identity_of(spec)).data.decode()
         except (OSError, UnicodeDecodeError) as error:
             why = str(getattr(error, "strerror", None) or "it is no text").lower()
             raise SpecErrors([SpecError(spec.name, 0, key, f"{path}: {why}")]) from None
@@ -158,19 +153,6 @@ class Machine(Pidfds):
             if not self._is_forgetful:
                 self._say(f"the trees running here cannot be written down: {error.strerror}")
             self._is_forgetful = True
-
-
-def _text_of(path: str) -> str:
-    """A template: a file of a size that is read in no time, for the agent's loop waits for it."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    with open(fd, "rb") as file:
-        found = os.fstat(fd)
-        if not stat.S_ISREG(found.st_mode):
-            raise OSError(0, "not a file; name an ordinary one")
-        data = file.read(LARGEST_TEMPLATE + 1)
-    if len(data) > LARGEST_TEMPLATE:
-        raise OSError(0, f"larger than {LARGEST_TEMPLATE} bytes, the most that a template may have")
-    return data.decode()
 
 
 def last_line(path: Path, since: float) -> str:

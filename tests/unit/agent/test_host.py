@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from incumbent.agent.home import Home
-from incumbent.agent.host import LARGEST_TEMPLATE, Machine
+from incumbent.agent.host import Machine
 from incumbent.errors import SpecErrors
+from incumbent.launch import LARGEST
 from incumbent.spec import Spec
 
 WEB = Spec(name="web", command=("sleep", "1"))
@@ -32,7 +33,7 @@ def test_a_template_that_is_no_file_or_has_no_end_holds_up_no_agent(
 ) -> None:
     fifo, large = tmp_path / "fifo", tmp_path / "large"
     os.mkfifo(fifo)
-    large.write_bytes(b"x" * (LARGEST_TEMPLATE + 1))
+    large.write_bytes(b"x" * (LARGEST + 1))
 
     for path, why in ((fifo, "name an ordinary one"), ("/dev/zero", "name an ordinary one")):
         with pytest.raises(SpecErrors, match=why):
