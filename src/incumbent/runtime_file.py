@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -122,16 +123,19 @@ def withdraw(runtime: Runtime, written: Sequence[Path]) -> None:
 def read_runtime(path: Path) -> Runtime | None:
     """What the file says, alive or not; None if it is absent, another user's, or unreadable."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
-    with os.fdopen(fd, "rb") as file:
-        if os.fstat(fd).st_uid != os.geteuid():
+    try:
+        found = os.fstat(fd)
+        if found.st_uid != os.geteuid() or not stat.S_ISREG(found.st_mode):
             return None
-        try:
+        with open(fd, "rb", closefd=False) as file:
             said = json.loads(file.read())
-        except ValueError:
-            return None
+    except ValueError:
+        return None
+    finally:
+        os.close(fd)
     return _runtime(said)
 
 
@@ -146,10 +150,10 @@ def start_time(pid: int) -> int | None:
     With the pid and the boot id it names one process for good.
     """
     try:
-        stat = Path(f"/proc/{pid}/stat").read_bytes()
+        text = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
         return None
-    after_name = stat[stat.rindex(b")") + 2 :].split()  # the name may hold anything, `)` too
+    after_name = text[text.rindex(b")") + 2 :].split()  # the name may hold anything, `)` too
     return None if after_name[0] in (b"Z", b"X") else int(after_name[19])
 
 

@@ -5,6 +5,7 @@ import os
 import stat
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -147,3 +148,12 @@ def test_a_run_folder_that_cannot_be_written_is_no_reason_to_fail(tmp_path: Path
     written = publish(a_runtime(tmp_path), tmp_path, {"HOME": str(tmp_path)}, 4_000_000)
 
     assert written == [beside(tmp_path)]
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_what_is_no_file_is_no_runtime_file_and_is_not_waited_for(
+    tmp_path: Path, make: Callable[[Path], None]
+) -> None:
+    make(tmp_path / "runtime.json")
+
+    assert read_runtime(tmp_path / "runtime.json") is None

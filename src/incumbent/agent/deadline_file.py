@@ -43,7 +43,9 @@ class DeadlineFile:
                 self._has_swept = True
                 _sweep(Path(self.path).parent, deadline - _OLD)
             new = f"{self.path}.new"
-            descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o644)
+            # a killed agent's, or somebody's who would like to own ours
+            Path(new).unlink(missing_ok=True)
+            descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
             try:
                 os.write(descriptor, f"{deadline:.6f}\n".encode())
             finally:
@@ -67,8 +69,14 @@ class DeadlineFile:
 
 
 def _sweep(place: Path, before: float) -> None:
-    """Remove what agents of this user that were killed have left."""
-    for file in place.glob("incumbent-*.deadline"):
+    """Remove what agents of this user that were killed have left. Others can make files there, too:
+    links, pipes, and what has no end."""
+    for path in place.glob("incumbent-*.deadline"):
         with suppress(OSError, ValueError):
-            if file.stat().st_uid == os.geteuid() and float(file.read_text()) < before:
-                file.unlink()
+            file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                found, text = os.fstat(file), os.read(file, 64)
+            finally:
+                os.close(file)
+            if found.st_uid == os.geteuid() and float(text) < before:
+                path.unlink()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from incumbent.agent.deadline_file import DeadlineFile
@@ -52,3 +53,18 @@ def test_where_nothing_can_be_written_there_is_no_file(tmp_path: Path) -> None:
     file.write(2.0)
 
     assert not Path(file.path).exists()
+
+
+def test_what_others_put_there_holds_up_nobody_and_is_not_written_into(tmp_path: Path) -> None:
+    """Anybody may make files where it stands: /dev/shm, a folder for temporary files."""
+    (tmp_path / "incumbent-endless.deadline").symlink_to("/dev/zero")
+    os.mkfifo(tmp_path / "incumbent-pipe.deadline")
+    victim = tmp_path / "victim"
+    victim.write_text("of somebody")
+    (tmp_path / "incumbent-n1.deadline.new").symlink_to(victim)
+    file = DeadlineFile({"XDG_RUNTIME_DIR": str(tmp_path)}, name="n1")
+
+    file.write(10_000.0)
+
+    assert Path(file.path).read_text() == "10000.000000\n"
+    assert victim.read_text() == "of somebody"
