@@ -162,7 +162,7 @@ class Agent:
 
     @property
     def lost_lately(self) -> int:
-        """How many sessions were lost within an hour of the last."""
+        """How often what ran here was cut short within an hour of the last time."""
         last = self.losses[-1].at if self.losses else 0.0
         return sum(last - each.at < WITHIN for each in self.losses)
 
@@ -297,14 +297,18 @@ class Agent:
             return
         for instance in self.instances.values():
             self.cut_short.setdefault(instance.seat, instance.why_stopping)
+        self.is_back = True
+        self.count_loss()
+        await self._prove_empty("the session is lost")
+
+    def count_loss(self) -> None:
+        """Of what cut short whatever ran here: a lost session, or an outage nearly as long."""
         ran = sorted(self.cut_short)
         stopped = [why for why in self.cut_short.values() if why]
         why = stopped[0] if stopped else "no beat was acknowledged in time, or the server ended it"
         self.cut_short.clear()
         self.losses = [*self.losses, Loss(at=self.clock.wall(), why=why, ran=ran)][-KEPT_LOSSES:]
-        self.is_back = True
         self.host.remember_losses(self.losses)
-        await self._prove_empty("the session is lost")
 
     async def _prove_empty(self, why: str) -> None:
         await self.custody.prove_empty(why)

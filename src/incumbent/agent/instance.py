@@ -39,6 +39,8 @@ class Instance:
     exited: m.Exited | None = None
     refused: m.Refused | None = None
     why_stopping: str = ""
+    cut_short: str = ""
+    """Why its guardian stopped it, asked by nobody."""
     stop_ordered: bool = False
     note: str = ""
     words: list[m.Told] = field(default_factory=list)
@@ -94,8 +96,10 @@ class Instance:
                 self.words.append(message)
             case m.Stopping(why=why):
                 self.state, self.why_stopping = "stopping", why
+                self.cut_short = "" if self.stop_ordered else why
             case m.Exited(why=why):
                 self.exited, self.why_stopping = message, self.why_stopping or why
+                self.cut_short = self.cut_short or ("" if self.stop_ordered else why)
                 if self.state != "empty":
                     self.state = "stopping"
             case m.Stuck():

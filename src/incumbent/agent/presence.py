@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from incumbent.agent.tree import NodeFacts, UnreadableZnode, altered, read, write
-from incumbent.agent.view import CLOSED_RETRY, Change, patient
+from incumbent.agent.view import CLOSED_RETRY, Change, patient, take_outcome
 from incumbent.errors import (
     FateUnknown,
     IncumbentError,
@@ -22,7 +22,7 @@ from incumbent.errors import (
     Refused,
 )
 from incumbent.recipes.flight import flight
-from incumbent.wire import Create, CreateFlag
+from incumbent.wire import Create, CreateFlag, SetData
 
 if TYPE_CHECKING:
     from incumbent.agent.term import Term
@@ -65,6 +65,12 @@ class Presence:
         with suppress(NotSent, FateUnknown, Refused):
             await self._term.client.set(self._term.tree.node(self._term.node), write(facts))
             self.facts = facts
+
+    def tell(self, facts: NodeFacts) -> None:
+        """What our node's znode says from now on; we go by it at once."""
+        self.facts = self._term.view.nodes[self._term.node] = facts
+        path = self._term.tree.node(self._term.node)
+        self._term.client.submit(SetData(path, write(facts))).add_done_callback(take_outcome)
 
     async def make_skeleton(self) -> None:
         skeleton = self._term.tree.skeleton()

@@ -2,8 +2,9 @@
 
 Each failover costs what runs a stop and a start. A node that takes seats, loses its session and
 takes them again does that to them for ever, though nothing is wrong with them: leadership passed
-from node to node is a loop, too. So after the third lost session within an hour it stands for
-nothing for a while, each time twice as long, as long as others can stand.
+from node to node is a loop, too. So is one that keeps its session, each time only just, after its
+programs had to end. After the third such outage within an hour the node stands for nothing for a
+while, each time twice as long, as long as others can stand.
 
 Rule of this file: pure. Times are wall time, as nodes share it; a wrong clock costs fairness.
 """
@@ -19,14 +20,14 @@ from incumbent.agent.tree import Failures, NodeFacts
 __all__ = ["WITHIN", "Loss", "aside_until", "kept_out", "staged", "why_aside"]
 
 WITHIN = 3600.0
-"""Seconds in which lost sessions add up."""
+"""Seconds in which losses add up."""
 _FREE = 2
 _FIRST, _LONGEST = 10.0, 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
-    """A lost session: when, why, and the seats whose programs ended with it."""
+    """A lost session, or an outage nearly as long: when, why, and whose programs ended with it."""
 
     at: float
     why: str
@@ -50,8 +51,8 @@ def why_aside(facts: NodeFacts, now: float) -> str:
     if not holds(facts.since, facts.aside_until, now):
         return ""
     return (
-        f"{facts.node} lost its session {facts.lost} times within an hour: it stands for nothing "
-        f"for {facts.aside_until - facts.since:.0f} s since it came back, while others can"
+        f"{facts.node} lost its connection for too long {facts.lost} times within an hour: it stands "
+        f"for nothing for {facts.aside_until - facts.since:.0f} s since it came back, while others can"
     )
 
 

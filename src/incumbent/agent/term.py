@@ -189,8 +189,8 @@ class Term:
 
     def forget(self, instance: Instance) -> None:
         """Its death is proven and dealt with."""
-        if instance.why_stopping and not instance.stop_ordered:
-            self._agent.cut_short[instance.seat] = instance.why_stopping
+        if instance.cut_short:
+            self._agent.cut_short[instance.seat] = instance.cut_short
         if self.instances.get(instance.seat) is instance:
             del self.instances[instance.seat]
             self.host.forget_config(instance.seat)
@@ -234,9 +234,21 @@ class Term:
                 if seat.requires:
                     seat.bell.ring()
 
+    def _count_outage(self) -> None:
+        """One that cut programs short, and that the session has outlived, counts as a lost one: they
+        would be started here again and again. Before anything is started."""
+        if not self._agent.cut_short or not self.is_leased():
+            return
+        self._agent.count_loss()
+        now = self.clock.wall()
+        until = aside_until(self._agent.losses, now)
+        facts = altered(self.presence.facts, lost=self._agent.lost_lately)
+        self.presence.tell(altered(facts, since=now, aside_until=until) if until else facts)
+
     async def _spread_rings(self) -> None:
         while True:
             await self.bell.heard()
+            self._count_outage()
             self._planner.bell.ring()
             for seat in list(self.seats.values()):
                 seat.bell.ring()

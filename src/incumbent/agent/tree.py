@@ -83,7 +83,8 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
 
 class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     """/nodes/<node>, ephemeral: what does not change while the node's session lives, but for
-    `paused`: the zxid of the pause that its guardian goes by, 0 while it goes by the lease.
+    `paused`, the zxid of the pause that its guardian goes by, 0 while it goes by the lease; and for
+    `lost` and what follows from it.
     """
 
     v: int = 1
@@ -95,7 +96,7 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     containments: list[str] = []
     since: float = 0.0
     lost: int = 0
-    """How many sessions it has lost within an hour."""
+    """How often within an hour it has lost its connection for so long that its programs ended."""
     aside_until: float = 0.0
     """Wall time until which it stands for nothing, for that, while others can."""
     shows: list[str] = []

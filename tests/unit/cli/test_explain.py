@@ -237,7 +237,7 @@ def test_the_json() -> None:
 NODES = """\
 NODE  STATE  RUNS  CONTAINMENT    LABELS  SINCE       WHY
 n1    live   web   sealed, swept  rack=a  1 min 30 s  –
-n2    live   –     sealed, swept  –       1 min 30 s  n2 lost its session 3 times within an hour: it \
+n2    live   –     sealed, swept  –       1 min 30 s  n2 lost its connection for too long 3 times within an hour: it \
 stands for nothing for 120 s since it came back, while others can
 n3    gone   db    –              –       –           epoch 9 on n3 was only swept and nobody saw it die: \
 waiting for n3 to come back, or for `incumbent node confirm-dead n3`
