@@ -209,6 +209,8 @@ class LogServer:
             tail.close()
 
     def _begin(self, tail: Tail, ask: Ask) -> None:
+        if not ask.follow:
+            tail.end_here()
         if ask.after != (0, 0):
             tail.begin_after(ask.after)
         elif ask.epoch and (at := self._begun(ask.seat, ask.epoch)):

@@ -42,12 +42,23 @@ class Tail:
         self._since = b""
         self._has_begun = False
         self._mark = ""  # to be given before the next line
+        self._end: tuple[tuple[int, int], int] | None = None  # a file, and how much of it is given
+
+    def end_here(self) -> None:
+        """Give nothing that is written from now on. Call it before `begin_…`."""
+        self._end = (0, 0), 0
+        with suppress(FileNotFoundError):
+            found = self._path.stat()
+            self._end = (found.st_dev, found.st_ino), found.st_size
 
     def begin_at_last(self, count: int) -> None:
         """At the last `count` lines that there are now, over older files too."""
         files, offset, place = self._newest_first(), 0, 0
+        if self._end is not None and self._end[0] in map(_identity, files):
+            while _identity(files[0]) != self._end[0]:  # it has come since
+                os.close(files.pop(0))
         while place < len(files):
-            offset, count = _back(files[place], count)
+            offset, count = _back(files[place], self._size(files[place]), count)
             if count <= 0:
                 break
             place += 1
@@ -85,6 +96,8 @@ class Tail:
 
     def batch(self) -> list[str]:
         """Some of the whole lines that come next; none: there are no more as yet."""
+        if self._end == ((0, 0), 0):
+            return []
         if not self._has_begun:
             files = self._newest_first()
             self._begin(files, len(files) - 1, 0)
@@ -97,6 +110,8 @@ class Tail:
             lines, is_at_end = self._take()
             if lines:
                 return lines
+            if is_at_end and self._is_last(self._files[0]):
+                return []
             if is_at_end and not (has_next and self._go_over()):
                 return []
         return []
@@ -121,7 +136,9 @@ class Tail:
 
     def _take(self) -> tuple[list[str], bool]:
         """The whole lines within the next chunk, and whether the file has come to its end."""
-        chunk = os.read(self._files[0], _CHUNK)
+        fd = self._files[0]
+        room = self._size(fd) - os.lseek(fd, 0, os.SEEK_CUR) if self._is_last(fd) else _CHUNK
+        chunk = os.read(fd, max(0, min(room, _CHUNK)))
         *lines, self._rest = (self._rest + chunk).split(b"\n")
         if len(self._rest) > _LONGEST:
             lines.append(self._rest)
@@ -131,6 +148,14 @@ class Tail:
             del lines[:first]
             self._since = self._since if first is None else b""
         return [line.decode(errors="replace") for line in lines], not chunk
+
+    def _is_last(self, fd: int) -> bool:
+        return self._end is not None and _identity(fd) == self._end[0]
+
+    def _size(self, fd: int) -> int:
+        """Of what is given of it, as far as it is there."""
+        size = os.fstat(fd).st_size
+        return size if self._end is None or not self._is_last(fd) else min(size, self._end[1])
 
     def _go_over(self) -> bool:
         """To the file after this one, which is at its end; False: it cannot be found as yet."""
@@ -187,9 +212,10 @@ class Tail:
         return (now.st_dev, now.st_ino) != _identity(self._files[0])
 
 
-def _back(fd: int, count: int) -> tuple[int, int]:
-    """Where the last `count` whole lines of a file begin, and how many of them it does not have."""
-    at, wanted = os.fstat(fd).st_size, count + 1
+def _back(fd: int, at: int, count: int) -> tuple[int, int]:
+    """Where the last `count` whole lines of a file's first `at` bytes begin, and how many of them it
+    does not have."""
+    wanted = count + 1
     while at > 0:
         block = os.pread(fd, min(_CHUNK, at), max(0, at - _CHUNK))
         at = max(0, at - _CHUNK)

@@ -100,6 +100,8 @@ def show_logs(
     """Call `show(seat, line)` for the last `count` lines of each; with `follow`, for ever on."""
     tails = {seat: Tail(path) for seat, path in logs.items()}
     for tail in tails.values():
+        if not follow:
+            tail.end_here()
         tail.begin_at_last(count)
     while True:
         for seat, tail in tails.items():

@@ -65,6 +65,8 @@ class FileLog:
         self._tail = Tail(path)
         self._is_finishing = not ask.follow
         self._looks = 0 if ask.follow else _LAST_LOOKS
+        if not ask.follow:
+            self._tail.end_here()
         if ask.after != (0, 0):
             self._tail.begin_after(ask.after)
         elif since:

@@ -243,3 +243,37 @@ def test_no_file_is_left_open_where_another_one_cannot_be_opened(path: Path) -> 
             Tail(path).begin_at_last(1)
 
     assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_what_is_written_after_the_end_was_set_is_not_given(path: Path) -> None:
+    """Else whoever asks for three lines gets four of a program that writes; and one that writes
+    faster than is read is read for ever."""
+    write(path, "1", "2")
+    tail, none = Tail(path), Tail(path.with_name("absent.log"))
+    tail.end_here()
+    none.end_here()
+    write(path, "3")
+    write(path.with_name("absent.log"), "too late")
+    tail.begin_at_last(2)
+    write(path, "4")
+
+    assert list(tail.read()) == ["1", "2"]
+    assert list(none.read()) == []
+    rotate(path)
+    write(path, "5")
+    assert list(tail.read()) == []
+
+
+def test_nor_what_a_next_file_has_by_then(path: Path) -> None:
+    write(path.with_name("web-0.log.1"), "1")
+    write(path, "2", "3")
+    tail, whole = Tail(path), Tail(path)
+    tail.end_here()
+    whole.end_here()
+    write(path, "4")
+    rotate(path)
+    write(path, "5", "6")
+    tail.begin_at_last(1)
+
+    assert list(tail.read()) == ["3"]
+    assert list(whole.read()) == ["1", "2", "3"]
