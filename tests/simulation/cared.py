@@ -78,6 +78,9 @@ class CaredFor(Cluster):
             ]
         )
 
+    def is_well(self) -> bool:
+        return False  # whether all are ready is seen when the time is over
+
     def run(self) -> World:
         world = super().run()
         assert not self.wrong, self.wrong

@@ -44,6 +44,7 @@ SESSION = 6.0  # seconds
 FAULTS_FOR = 40.0
 LONGEST_FAULT = 12.0  # beyond the session timeout, so that sessions do end
 PROGRESS_WITHIN = 40.0
+SETTLES_FOR = 2.5 * SESSION  # whatever would still happen has happened
 OWN_KINDS = (
     "kill agent",
     "kill guardian",
@@ -433,12 +434,24 @@ class Cluster:
             who=self.who,
         )
         self.journal.write("healed")
-        await asyncio.sleep(self.within + 1)
+        await self.settle()
         if self.containment == "sealed":
             self.journal.write("fault")
             self.nodes[self.world.rng.choice(NAMES)].host.crash()  # for good
             self.journal.write("healed")
-            await asyncio.sleep(self.within + 1)
+            await self.settle()
+
+    async def settle(self) -> None:
+        """Until all is well, but for a while at least and `within` at the longest."""
+        ends = self.world.now + self.within + 1
+        await asyncio.sleep(SETTLES_FOR)
+        while self.world.now < ends and not self.is_well():  # noqa: ASYNC110  (nothing tells)
+            await asyncio.sleep(1.0)
+
+    def is_well(self) -> bool:
+        """Whether every seat runs, and whatever else must be so in the end."""
+        trees = [tree for node in self.nodes.values() for tree in node.processes.trees.values()]
+        return len({tree.seat for tree in trees if tree.main_lives}) >= self.seats
 
     def leaders(self, seat: str) -> dict[str, bool]:
         """Node → whether its living agent takes itself for the leader of a seat."""

@@ -77,8 +77,14 @@ class Rewritten(Cluster):
             return False
         return True
 
+    @property
+    def final(self) -> dict[str, str]:
+        return {f"c{number}/0": "final" for number in range(self.seats)}
+
+    def is_well(self) -> bool:
+        return super().is_well() and self.levels == self.final
+
     def run(self) -> World:
         world = super().run()
-        wanted = {f"c{number}/0": "final" for number in range(self.seats)}
-        assert self.levels == wanted, f"not all ended with the last value: {self.levels}"
+        assert self.levels == self.final, f"not all ended with the last value: {self.levels}"
         return world

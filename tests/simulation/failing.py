@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from tests.simulation.cluster import Cluster
+from tests.simulation.cluster import SESSION, Cluster
 
 from incumbent.agent.tree import Failures, read
 from incumbent.client import Client
@@ -63,6 +63,9 @@ class Failing(Cluster):
         if self.well_from and self.world.now > self.well_from:
             return Program()
         return Program(lives=self.lives[int(start.seat[1])], code=1)
+
+    def is_well(self) -> bool:
+        return super().is_well() and self.world.now > self.well_from + SESSION
 
     async def story(self) -> None:
         self.well_from = self.world.now + 45.0

@@ -134,10 +134,16 @@ class Rolled(Cluster):
 
     # ── the end
 
+    @property
+    def final(self) -> dict[str, tuple[str, str]]:
+        return {f"c0/{k}": ("final", "final") for k in range(self.copies)}
+
+    def is_well(self) -> bool:
+        return super().is_well() and self.runs == self.final
+
     def run(self) -> World:
         world = super().run()
-        wanted = {f"c0/{k}": ("final", "final") for k in range(self.copies)}
-        assert self.runs == wanted, f"not all ended with the last change: {self.runs}"
+        assert self.runs == self.final, f"not all ended with the last change: {self.runs}"
         if self.gentle:
             assert self.most_down <= self.most, f"{self.most_down} copies were down at a time"
         return world
