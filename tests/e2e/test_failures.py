@@ -91,7 +91,8 @@ def test_without_zookeeper_status_says_what_this_machine_knows(nodes: Nodes) -> 
     asked = nodes.cli("status", "--data", data)
 
     assert asked.returncode == 3
-    assert "node n1, on this machine: nothing of it runs; its last session was lost at " in (
-        asked.stderr
+    assert (
+        "node n1, on this machine: nothing of it runs; its connection was last lost for too long at "
+        in (asked.stderr)
     )
     assert ", with web/0: soft deadline: no beat was acknowledged in time" in asked.stderr

@@ -218,9 +218,68 @@ class FlappingShortly(Flapping):
         assert len(self.on_n1(since)) <= 1
 
 
+class EndingSlowly(FlappingShortly):
+    """Its programs end after the connection is back."""
+
+    away = 4.3
+
+    def behaves(self, start: Start) -> Program:
+        return Program(stop_takes=1.5)
+
+
+class StoppedEarly(FlappingShortly):
+    """With a long grace they are stopped for an outage that stops no others."""
+
+    away = 3.4
+    spec_of = {"stop_grace": 2.4}
+
+
+class KilledAtOnce(FlappingShortly):
+    """Without a grace nobody asks them first, and it is late. That is no failure of theirs."""
+
+    away = 5.5
+    spec_of = {"stop_grace": 0.0}
+
+    def check(self, since: float) -> None:
+        losses = self.nodes["n1"].machine.losses()
+        assert any(loss.why.startswith("hard deadline") for loss in losses)
+
+
+@pytest.mark.parametrize("kind", [FlappingShortly, EndingSlowly, StoppedEarly, KilledAtOnce])
+def test_nor_is_one_that_keeps_its_session_each_time_only_just(kind: type[Flapping]) -> None:
+    for seed in (1, 2):
+        kind(seed).run()
+
+
+class Mixed(Quiet):
+    """Three outages; some of n1's programs end at once, some when the connection is back."""
+
+    fails = False
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.seats = 9
+
+    def behaves(self, start: Start) -> Program:
+        return Program(stop_takes=0.01 if int(start.seat[1]) % 2 else 1.7)
+
+    async def meanwhile(self) -> None:
+        await asyncio.sleep(10.0)
+        for _ in range(3):
+            self.world.cut("n1", "zk")
+            await asyncio.sleep(4.3)
+            self.world.heal_all()
+            await asyncio.sleep(13.7)
+        await asyncio.sleep(60.0)
+
+
 @pytest.mark.parametrize("seed", range(1, 4))
-def test_nor_is_one_that_keeps_its_session_each_time_only_just(seed: int) -> None:
-    FlappingShortly(seed).run()
+def test_an_outage_counts_once_however_many_programs_it_ends(seed: int) -> None:
+    cluster = Mixed(seed)
+
+    cluster.run()
+
+    assert len(cluster.nodes["n1"].machine.losses()) == 3
 
 
 class QuorumLost(Quiet):

@@ -45,7 +45,7 @@ __all__ = ["Agent", "AgentSettings", "Host", "give_up"]
 CONNECT_REPORT = 5.0
 """Seconds of vain connecting after which it is said again."""
 KEPT_LOSSES = 20
-"""Lost sessions that a node remembers."""
+"""Losses of its connection that a node remembers."""
 RETRY = 0.1
 """Seconds between two tries to write what an agent without a guardian has to write."""
 
@@ -101,7 +101,7 @@ class Host(Processes, Protocol):
         """The last line of its log, if it was written within so many seconds."""
 
     def losses(self) -> list[Loss]:
-        """What was remembered of lost sessions; nothing is as good as none."""
+        """What was remembered of losses; nothing is as good as none."""
 
     def remember_losses(self, losses: Sequence[Loss]) -> None:
         """For the next agent, and for `status` while nobody can be asked."""

@@ -321,6 +321,7 @@ class Custody:
                 if instance is not None and instance.epoch == message.epoch:
                     instance.hear(message)
                     self._see(instance)
+                    self.awaits_lease = self.awaits_lease or bool(instance.cut_short)
                 if isinstance(message, m.Stuck):
                     self._say(f"{message.seat}: alive after SIGKILL; waiting for its end")
         seat = getattr(message, "seat", "")

@@ -84,7 +84,7 @@ class Home:
         return self.folder / "agent.sock"
 
     def losses(self) -> list[Loss]:
-        """The lost sessions that were written down, oldest first. What cannot be read is none."""
+        """The losses that were written down, oldest first. What cannot be read is none."""
         try:
             return [
                 Loss(at=float(each["at"]), why=str(each["why"]), ran=list(each["ran"]))

@@ -114,8 +114,11 @@ class Machine(Pidfds):
         key = f"config.{name}"
         try:
             text = read_named(path, identity_of(spec)).data.decode()
-        except (OSError, UnicodeDecodeError) as error:
-            why = str(getattr(error, "strerror", None) or "it is no text").lower()
+        except UnicodeDecodeError:
+            raise SpecErrors([SpecError(spec.name, 0, key, f"{path}: it is no text")]) from None
+        except OSError as error:
+            why = error.strerror or str(error)
+            why = why.lower() if error.errno else why  # else it is a sentence of ours
             raise SpecErrors([SpecError(spec.name, 0, key, f"{path}: {why}")]) from None
         return render(text, variables, path)
 

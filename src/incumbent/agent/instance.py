@@ -67,6 +67,7 @@ class Instance:
             start_time=report.start_time,
             exited=report.exited,
             why_stopping=report.exited.why if report.exited is not None else "",
+            cut_short=report.exited.why if report.exited is not None else "",
             words=[report.told] if report.told is not None else [],
             is_adopted=True,
             beside=report.beside,
@@ -98,8 +99,9 @@ class Instance:
                 self.state, self.why_stopping = "stopping", why
                 self.cut_short = "" if self.stop_ordered else why
             case m.Exited(why=why):
+                if not (self.stop_ordered or self.why_stopping):
+                    self.cut_short = why
                 self.exited, self.why_stopping = message, self.why_stopping or why
-                self.cut_short = self.cut_short or ("" if self.stop_ordered else why)
                 if self.state != "empty":
                     self.state = "stopping"
             case m.Stuck():

@@ -71,7 +71,7 @@ class Pausing:
         while True:
             self._tell()
             await self._affirm()
-            await self._tell_operators()
+            self._tell_operators()
             again_at = self._term.clock.boottime() + self._term.numbers.beat
             await self._term.bell.heard(again_at if self._is_pending() else None)
 
@@ -141,15 +141,15 @@ class Pausing:
             self._term.say(f"{path} is left as it is: {error}")
         instance.control = zxid
 
-    async def _tell_operators(self) -> None:
+    def _tell_operators(self) -> None:
         """Which pause this node's guardian goes by; none, once all here is bound by the lease."""
         term, custody, view = self._term, self._term.custody, self._term.view
         if not custody.is_heard or custody.is_paused != view.control.paused:
             return
         if custody.is_paused:
-            await term.presence.state_pause(view.control_zxid)
+            term.presence.state_pause(view.control_zxid)
         elif all(each.control == view.control_zxid for each in self._alive()):
-            await term.presence.state_pause(0)
+            term.presence.state_pause(0)
 
     def _alive(self) -> list[Instance]:
         """Hooks and checks live as long as their instance at most, and have no breadcrumb."""

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from incumbent.agent.tree import NodeFacts, UnreadableZnode, altered, read, write
-from incumbent.agent.view import CLOSED_RETRY, Change, patient, take_outcome
+from incumbent.agent.view import CLOSED_RETRY, Change, patient
 from incumbent.errors import (
     FateUnknown,
     IncumbentError,
@@ -22,7 +22,7 @@ from incumbent.errors import (
     Refused,
 )
 from incumbent.recipes.flight import flight
-from incumbent.wire import Create, CreateFlag, SetData
+from incumbent.wire import Create, CreateFlag
 
 if TYPE_CHECKING:
     from incumbent.agent.term import Term
@@ -57,20 +57,19 @@ class Presence:
         self._term = term
         self._shown = shown
 
-    async def state_pause(self, zxid: int) -> None:
+    def state_pause(self, zxid: int) -> None:
         """What `pause` and `resume` wait for: our node's znode says which pause we go by."""
-        if self.facts.paused == zxid:
-            return
-        facts = altered(self.facts, paused=zxid)
-        with suppress(NotSent, FateUnknown, Refused):
-            await self._term.client.set(self._term.tree.node(self._term.node), write(facts))
-            self.facts = facts
+        self.tell(altered(self.facts, paused=zxid))
 
     def tell(self, facts: NodeFacts) -> None:
-        """What our node's znode says from now on; we go by it at once."""
-        self.facts = self._term.view.nodes[self._term.node] = facts
-        path = self._term.tree.node(self._term.node)
-        self._term.client.submit(SetData(path, write(facts))).add_done_callback(take_outcome)
+        """What our node's znode says from now on. We go by it at once; `keep_node_name` writes it."""
+        if facts == self.facts:
+            return
+        self.facts = facts
+        nodes = self._term.view.nodes
+        if self._term.node in nodes:
+            nodes[self._term.node] = facts
+        self._term.bell.ring()
 
     async def make_skeleton(self) -> None:
         skeleton = self._term.tree.skeleton()
@@ -156,14 +155,22 @@ class Presence:
             await self._term.bell.heard()
 
     async def keep_node_name(self) -> None:
-        """Somebody may delete our node's znode by hand: nobody would give us a seat again."""
-        told = ""
+        """Somebody may delete our node's znode by hand: nobody would give us a seat again. And what
+        we say in it may change."""
+        told, written = "", self.facts
+        path = self._term.tree.node(self._term.node)
         while True:
-            await self._term.bell.heard()
+            if written == self.facts:
+                await self._term.bell.heard()
             facts = self._term.view.nodes.get(self._term.node)
             if facts is not None and facts.session == self._term.session_key:
+                if written != self.facts:
+                    written = self.facts
+                    with suppress(Refused):
+                        await patient(lambda: self._term.client.set(path, write(self.facts)))
                 continue
             try:
+                written = self.facts
                 await self.take_node_name()
             except NodeNameTaken as error:
                 if str(error) != told:

@@ -47,9 +47,10 @@ class Tail:
     def end_here(self) -> None:
         """Give nothing that is written from now on. Call it before `begin_…`."""
         self._end = (0, 0), 0
-        with suppress(FileNotFoundError):
-            found = self._path.stat()
-            self._end = (found.st_dev, found.st_ino), found.st_size
+        files = self._newest_first()  # the newest one is missing for a moment when it is full
+        if files:
+            self._end = _identity(files[0]), os.fstat(files[0]).st_size
+        _close(files)
 
     def begin_at_last(self, count: int) -> None:
         """At the last `count` lines that there are now, over older files too."""

@@ -236,8 +236,14 @@ class Term:
 
     def _count_outage(self) -> None:
         """One that cut programs short, and that the session has outlived, counts as a lost one: they
-        would be started here again and again. Before anything is started."""
-        if not self._agent.cut_short or not self.is_leased():
+        would be started here again and again. Once for all of them, those that still end included,
+        with the first lease after it."""
+        if not self.is_leased():
+            return
+        for instance in self.instances.values():
+            if instance.cut_short:
+                self._agent.cut_short[instance.seat], instance.cut_short = instance.cut_short, ""
+        if not self._agent.cut_short:
             return
         self._agent.count_loss()
         now = self.clock.wall()

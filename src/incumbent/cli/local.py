@@ -68,7 +68,7 @@ def while_unreachable(folders: Iterable[Path]) -> list[str]:
             last = losses[-1]
             at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(last.at))
             ran = f", with {', '.join(last.ran)}" if last.ran else ""
-            parts.append(f"its last session was lost at {at}{ran}: {last.why}")
+            parts.append(f"its connection was last lost for too long at {at}{ran}: {last.why}")
         lines.append(f"{who}, on this machine: {'; '.join(parts)}")
     return lines
 

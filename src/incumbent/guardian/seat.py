@@ -41,6 +41,7 @@ __all__ = ["EXTENDED_AT_MOST", "KILL_EVERY", "STUCK_AFTER", "Seat"]
 
 KILL_EVERY = 0.1
 """Seconds between two rounds of SIGKILL to a tree that is not proven empty."""
+SOFT = "soft deadline: no beat was acknowledged in time"
 HARD = "hard deadline: the session's lease runs out"
 """Why a tree is killed at its hard deadline, or ended by its own first process then."""
 EXTENDED_AT_MOST = 600.0
@@ -70,6 +71,7 @@ class Seat:
     stopping_since: float = math.inf
     killing_since: float = math.inf
     kill_again_at: float = math.inf
+    overdue: str = ""  # the deadline that it ran into
     key: tuple[str, int] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -231,11 +233,9 @@ class Seat:
             return []
         actions: list[Action] = []
         if not paused and now >= self.hard_at:
-            actions += self.kill(now, HARD)
+            actions += self._expire(now, 0.0, HARD)
         elif not paused and now >= self.soft_at:
-            actions += self.stop(
-                now, self.start.stop_grace, "soft deadline: no beat was acknowledged in time"
-            )
+            actions += self._expire(now, self.start.stop_grace, SOFT)
         if self.state == "stopping" and now >= self.kill_at:
             actions += self.kill(now, "still alive after its grace")
         if now >= self.limit_at:
@@ -248,6 +248,11 @@ class Seat:
             seat, epoch = self.key
             actions.append(Send(Stuck(seat=seat, epoch=epoch)))
         return actions
+
+    def _expire(self, now: float, grace: float, why: str) -> list[Action]:
+        if self.state in ("starting", "running"):
+            self.overdue = why
+        return self.stop(now, grace, why)
 
     def wake_at(self, paused: bool) -> float:
         """When `tick` has something to do next."""
@@ -272,7 +277,7 @@ class Seat:
             signal=signal,
             uptime=now - self.spawned_at,
             left=left,
-            why=why,
+            why=why or self.overdue,
         )
         return Send(self.exited)
 

@@ -41,7 +41,7 @@ def read_named(path: str, reader: Identity | None = None) -> NamedFile:
     """
     if reader is not None and reader.uid in (0, os.geteuid()):
         reader = None
-    real = Path(path).resolve(strict=True)
+    real = Path(os.path.realpath(path, strict=True))  # Path.resolve has its own error for a loop
     above = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         place = Path("/")
@@ -62,7 +62,7 @@ def read_named(path: str, reader: Identity | None = None) -> NamedFile:
             raise OSError(0, "not a file; name an ordinary one")
         _see(found, stat.S_IROTH, reader, real)
         with open(opened, "rb", closefd=False) as file:
-            data = file.read(LARGEST + 1)
+            data = file.read(LARGEST + 1) or b""  # None: one of /proc that has nothing to say
     finally:
         os.close(opened)
     if len(data) > LARGEST:

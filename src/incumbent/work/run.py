@@ -43,11 +43,13 @@ SUSPECTS = 2
 """Deaths from which on an item is begun by itself."""
 
 _DOUBT = 5
-"""Handlers in a row that fail, or `workers` if that is more, before what they call is doubted."""
+"""Items in a row that fail for the first time, or `workers` if that is more, before what all
+handlers call is doubted."""
 
 _SIFT = 100
 _LONGEST_BACK_OFF = 60.0  # seconds, of an item
-_LONGEST_PAUSE = 30.0  # seconds, of a source or servers that cannot be reached, or of a doubt
+_LONGEST_PAUSE = 30.0  # seconds, of a source or servers that cannot be reached
+_LONGEST_DOUBT = 5.0  # seconds; they may all be bad items after all
 _TELL_EVERY = 0.1  # seconds
 
 
@@ -361,15 +363,18 @@ class Runner:
         else:
             claim.fail(why, retry_in=retry_in(failures, self._rng))
             self._counters.failed += 1
-        self._doubt(why)
+        if failures == 1 or self._begin_at:  # an item that fails again says nothing of the others
+            self._doubt(why)
 
     def _doubt(self, why: str) -> None:
         """A handler has failed. Is it the item, or what all of them call?"""
+        if asyncio.get_running_loop().time() < self._begin_at:
+            return  # it had begun before there was a doubt
         self._failed_in_a_row += 1
         above = self._failed_in_a_row - max(_DOUBT, self._plan.workers)
         if above < 0:
             return
-        pause = min(_LONGEST_PAUSE, 0.1 * 2.0 ** min(above, 10))
+        pause = min(_LONGEST_DOUBT, 0.1 * 2.0 ** min(above, 10))
         self._begin_at = asyncio.get_running_loop().time() + pause
         self._desk.ledger.log(
             f"{self._desk.path}: {self._failed_in_a_row} handlers have failed and none has worked "

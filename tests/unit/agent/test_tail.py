@@ -277,3 +277,14 @@ def test_nor_what_a_next_file_has_by_then(path: Path) -> None:
 
     assert list(tail.read()) == ["3"]
     assert list(whole.read()) == ["1", "2", "3"]
+
+
+def test_the_end_is_that_of_the_newest_file_there_is(path: Path) -> None:
+    write(path, "1", "2")
+    rotate(path)  # and the log-writer has not made the next one yet
+    tail = Tail(path)
+    tail.end_here()
+    write(path, "3")
+    tail.begin_at_last(1)
+
+    assert list(tail.read()) == ["2"]

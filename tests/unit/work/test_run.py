@@ -166,6 +166,51 @@ async def test_an_outage_of_what_all_handlers_call_parks_nothing() -> None:
     assert set(orders.done.values()) == {1}
 
 
+async def test_a_moment_in_which_all_fails_costs_a_moment() -> None:
+    """Handlers that had begun before it, and fail when it is known already, make it no longer."""
+    orders = Orders(*(f"o{number}" for number in range(60)))
+    is_up = asyncio.Event()
+    failed_at: list[float] = []
+    begun_at: list[float] = []
+    loop = asyncio.get_running_loop()
+
+    async def handle(claim: Claim) -> None:
+        if is_up.is_set():
+            begun_at.append(loop.time())
+        await asyncio.sleep(0.02 + int(claim.item[1:]) % 16 / 400)
+        if not is_up.is_set():
+            failed_at.append(loop.time())
+            raise OSError("the gateway does not answer")
+        await orders.handle(claim)
+
+    async with worker() as work:
+        loop.call_later(0.15, is_up.set)
+        counters = await asyncio.wait_for(
+            work.run(orders.list, handle, workers=16, until_empty=True, idle=0.05), 30
+        )
+
+    assert counters.parked == 0 and len(orders.done) == 60
+    assert len(failed_at) >= 16
+    assert min(at for at in begun_at if at > failed_at[15]) - failed_at[15] < 3.0
+
+
+async def test_many_bad_items_are_parked_as_soon_as_one_would_be() -> None:
+    """What has failed before says nothing of what the others call."""
+    orders = Orders(*(f"{'bad' if n % 3 == 0 else 'good'}{n}" for n in range(60)))
+
+    async def handle(claim: Claim) -> None:
+        if claim.item.startswith("bad"):
+            raise ValueError(claim.item)
+        await orders.handle(claim)
+
+    async with worker() as work:
+        counters = await asyncio.wait_for(
+            work.run(orders.list, handle, tries=2, until_empty=True, idle=0.05), 25
+        )
+
+    assert (counters.done, counters.parked) == (40, 20)
+
+
 async def test_the_re_read_under_the_claim_decides() -> None:
     pending = {"a": 1, "b": 2}
     found: list[tuple[str, int]] = []
