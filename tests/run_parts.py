@@ -9,6 +9,9 @@ auditor's verdicts and the seeds have no second try: what they find is so, howev
     python -m tests.run_parts unit faults        only these
     python -m tests.run_parts e2e -- -k kill -x  with arguments for pytest
 
+The simulated world has a time of its own, so that it may be as slow as it likes: it runs at the lowest
+priority beside parts whose programs mostly wait, and is shown after them.
+
 As root with apt, Debian's packages that tests need are installed first, and other people's
 clients (see `tests.peers`) wherever npm is; tests that lack something are skipped with a reason.
 With CI=true a skip is a failure (see conftest).
@@ -23,11 +26,13 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TextIO
 
 from tests.peers import install_peers
 
@@ -47,12 +52,14 @@ _PROMISE = ("test_kills", "test_hostile", "test_ensemble_lease", "test_mutants")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A part of the suite: what pytest is called with, and how many seconds it may take."""
+    """A part of the suite: what pytest is called with, how many seconds it may take, and with the
+    beginning of which part, if that is run, it begins as well."""
 
     paths: tuple[str, ...]
     without: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
     limit: float = 1200.0
+    beside: str = ""
 
 
 PARTS = {
@@ -66,7 +73,9 @@ PARTS = {
         ),
         options=_PARALLEL,
     ),
-    "simulation": Part(paths=("tests/simulation",), options=_PARALLEL),
+    "simulation": Part(
+        paths=("tests/simulation",), options=(*_PARALLEL, "--timeout=600"), beside="kills"
+    ),
     "conformance": Part(paths=("tests/conformance",), options=_BY_FILE),
     "faults": Part(paths=("tests/faults",), options=_BY_FILE),
     # Alone: beside another kill table an agent of S = 1 s starts too late to keep its session.
@@ -129,25 +138,55 @@ def main(argv: Sequence[str]) -> int:
     if has_peers:
         with contextlib.suppress(OSError, subprocess.SubprocessError):  # said; tests decide
             install_peers()
-    results = {name: run(name, PARTS[name], extra) for name in names or PARTS}
-    return closing(results)
+    began_at = time.monotonic()
+    todo = [name for name in PARTS if name in (names or PARTS)]
+    results: dict[str, Result] = dict.fromkeys(todo, Result())
+    with contextlib.ExitStack() as beside:
+        for name in todo:
+            if PARTS[name].beside not in todo:
+                for each in (each for each in todo if PARTS[each].beside == name):
+                    beside.enter_context(_beside(each, PARTS[each], extra, results))
+                results[name] = run(name, PARTS[name], extra)
+    return closing(results, time.monotonic() - began_at)
 
 
-def run(name: str, part: Part, extra: Sequence[str]) -> Result:
-    """One part, in a pytest of its own. A part without tests is said, and is no failure."""
+@contextlib.contextmanager
+def _beside(
+    name: str, part: Part, extra: Sequence[str], results: dict[str, Result]
+) -> Iterator[None]:
+    """A part that runs beside others; at the end it is waited for, and what it says is shown."""
+    with tempfile.TemporaryFile("w+") as said:
+
+        def runs() -> None:
+            results[name] = run(name, part, extra, said)
+
+        thread = threading.Thread(target=runs)
+        thread.start()
+        try:
+            yield
+        finally:
+            thread.join()
+            said.seek(0)
+            shutil.copyfileobj(said, sys.stdout)
+
+
+def run(name: str, part: Part, extra: Sequence[str], said: TextIO | None = None) -> Result:
+    """One part, in a pytest of its own. A part without tests is said, and is no failure. `said`: where
+    to, of one that is to give way to others."""
     paths = [path for path in part.paths if (ROOT / path).exists()]
-    print(f"── {name}", flush=True)
+    print(f"── {name}", file=said, flush=True)
     if not paths:
         return Result(note="no tests")
     began_at = time.monotonic()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
         report = Path(scratch) / "report.xml"
-        command = [sys.executable, "-m", "pytest", "-rs", f"--junitxml={report}"]
+        patience = [] if said is None else ["nice", "-n", "19"]
+        command = [*patience, sys.executable, "-m", "pytest", "-rs", f"--junitxml={report}"]
         command += [f"--ignore={path}" for path in part.without]
         options = [*part.options]
         if options:  # each worker has a folder of its own: sockets' paths must stay short
             options.append(f"--basetemp={scratch}/t")
-        code = _call([*command, *options, *paths, *extra], part.limit)
+        code = _call([*command, *options, *paths, *extra], part.limit, said)
         result = _counted(report)
         failures = _failures(report)
         if code == _FAILED and _may_try_again(name, failures):
@@ -164,18 +203,18 @@ def run(name: str, part: Part, extra: Sequence[str]) -> Result:
         result.note, result.is_failure = f"not done within {part.limit:g} s", True
     elif code != 0:
         result.note, result.is_failure = f"pytest ended with {code}", True
-    print(f"── {name}: {result.seconds:.1f} s", flush=True)
+    print(f"── {name}: {result.seconds:.1f} s", file=said, flush=True)
     return result
 
 
-def closing(results: dict[str, Result]) -> int:
-    """Print the table and the total; the exit code."""
+def closing(results: dict[str, Result], seconds: float) -> int:
+    """Print the table and the total of `seconds`; the exit code."""
     print("\n── time of each part")
     for name, result in results.items():
         counts = f"{result.passed} passed, {result.failed} failed, {result.skipped} skipped"
         note = f"  ({result.note})" if result.note else ""
         print(f"{name:12} {result.seconds:7.1f} s  {counts}{note}")
-    print(f"{'total':12} {sum(result.seconds for result in results.values()):7.1f} s\n")
+    print(f"{'total':12} {seconds:7.1f} s\n")
     passed, failed, skipped = (
         sum(getattr(result, count) for result in results.values())
         for count in ("passed", "failed", "skipped")
@@ -225,9 +264,11 @@ def _no_services() -> Iterator[None]:
         policy.unlink()
 
 
-def _call(command: Sequence[str], limit: float) -> int | None:
+def _call(command: Sequence[str], limit: float, said: TextIO | None = None) -> int | None:
     """The exit code of a command in a process group of its own; None if it took too long."""
-    process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, process_group=0)
+    process = subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=said, stderr=said, process_group=0
+    )
     try:
         return process.wait(limit)
     except subprocess.TimeoutExpired:

@@ -345,7 +345,7 @@ def hunt(
         env={**os.environ, "PYTHONPATH": f"{package}:{ROOT}", "TIMELINES": "0"},
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=500,
         check=False,
     )
 

@@ -26,7 +26,7 @@ def trace(python: str, program: str, seed: int, hash_seed: str, *more: str) -> b
         [python, str(_ROOT / "tests" / "simulation" / program), str(seed), *more],
         env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": f"{_ROOT / 'src'}:{_ROOT}"},
         capture_output=True,
-        timeout=60,
+        timeout=500,
         check=False,
     )
     assert done.returncode == 0, done.stderr.decode()
