@@ -102,9 +102,10 @@ def _habit(what: str, line: str, text: str) -> str:
         return "this looks like YAML; expected TOML: `[component.NAME]`, and below it `key = value`"
     if any(quote in line for quote in "“”„‘’«»"):
         return 'typographic quotes; expected plain ones: "'
-    word = re.match(r"""\s*([\w.-]+)\s*=\s*([A-Za-z/~.][^"'\[{]*?)\s*(#.*)?$""", line)
-    if word and word[2] not in ("true", "false", "inf", "nan"):
-        return f'text needs quotes: expected {word[1]} = "…"'  # it may be a secret
+    word = re.match(r"\s*([\w.-]+)\s*=\s*([A-Za-z/~.].*)", line)
+    if word and not re.match(r"(true|false|inf|nan)\b", word[2]):
+        mark = '"' if '"' not in word[2] else "'" if "'" not in word[2] else '"""'
+        return f"text needs quotes: expected {word[1]} = {mark}…{mark}"  # it may be a secret
     key = re.match(r"\s*([\w-]+)\s*=", line)
     if key and "overwrite" in what:
         return f"`{key[1]}` stands here for the second time; expected each key once"
