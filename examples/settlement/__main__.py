@@ -230,7 +230,8 @@ def run(options: argparse.Namespace) -> int:
             verdict = subprocess.run(command, cwd=HERE, check=False).returncode
             if verdict != 0:
                 for program in town.settlements:
-                    print(f"{program.name} said at last:\n{program.complaint()}", end="")
+                    if said := program.complaint():
+                        print(f"{program.name} said at last:\n{said}", end="")
             return verdict
 
 
