@@ -326,7 +326,9 @@ def _logs_problem(own: _Source, *, is_insecure: bool) -> SpecError | None:
 
 
 def _runtimes(folder: Path, environ: Mapping[str, str], uid: int) -> list[_Source]:
-    """The `up` beside `./incumbent.toml`, then the only one of this user that runs."""
+    """The `up` beside `./incumbent.toml`, then the only one of this user that runs. In the folder of
+    one that does not run nobody means another's.
+    """
     path = runtime_file.beside(folder)
     found = runtime_file.read_runtime(path)
     if found is None:
@@ -336,6 +338,9 @@ def _runtimes(folder: Path, environ: Mapping[str, str], uid: int) -> list[_Sourc
         nearest = _Source(place=str(path), values={}, note=note)
     else:
         nearest = _running(str(path), found)
+    if nearest.runtime is None and path.parent.is_dir():
+        note = f"{nearest.note}; `incumbent up` starts this folder's, and those of others are not meant"
+        return [_Source(place=str(path), values={}, note=note)]
     return [nearest, *(_run_folder(run) for run in runtime_file.run_folders(environ, uid))]
 
 

@@ -106,6 +106,8 @@ def _habit(what: str, line: str, text: str) -> str:
     if word and not re.match(r"(true|false|inf|nan)\b", word[2]):
         mark = '"' if '"' not in word[2] else "'" if "'" not in word[2] else '"""'
         return f"text needs quotes: expected {word[1]} = {mark}…{mark}"  # it may be a secret
+    if re.match(r"""\s*[\w.-]+\s*=\s*"[^"]*"\s*[^\s",#]""", line):
+        return "a string ends at its first quote: quotes within it want '…' around it, or a list"
     key = re.match(r"\s*([\w-]+)\s*=", line)
     if key and "overwrite" in what:
         return f"`{key[1]}` stands here for the second time; expected each key once"

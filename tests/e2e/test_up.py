@@ -265,10 +265,13 @@ def test_what_the_file_no_longer_has_is_removed(tmp_path: Path) -> None:
     with up(tmp_path, TRACED.format(name="a") + TRACED.format(name="b")) as it:
         it.runs("a")
         it.runs("b")
+        stopped = run_cli("stop", "a", "--wait", cwd=it.folder, env=_private(it.folder))
+        assert stopped.returncode == 0, stopped.stderr
         it.interrupt()
         it.terminal.ends(20)
 
     with up(tmp_path, TRACED.format(name="a"), name="again") as it:
+        it.says("a had been stopped: `up` starts it again")
         it.says("b is not in incumbent.toml: removed")
         assert it.runs("a")["epoch"] == 2
         assert set(it.status()) == {"a"}

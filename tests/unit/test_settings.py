@@ -187,7 +187,19 @@ def test_an_up_that_has_ended_is_passed_over_and_said(places: Places) -> None:
 
     assert settings.zookeeper is None
     here = dict(settings.looked)[str(runtime_file.beside(places.folder))]
-    assert here == f"left by an `incumbent up` that has ended (pid {os.getpid()})"
+    assert here.startswith(f"left by an `incumbent up` that has ended (pid {os.getpid()}); ")
+
+
+def test_in_the_folder_of_an_up_that_does_not_run_anothers_is_not_meant(places: Places) -> None:
+    places.run_up("up-elsewhere:1", places.below / "elsewhere")
+    assert places.resolve().zookeeper == "up-elsewhere:1"
+    (places.folder / ".incumbent").mkdir()
+
+    settings = places.resolve()
+
+    assert settings.zookeeper is None
+    here = dict(settings.looked)[str(runtime_file.beside(places.folder))]
+    assert "`incumbent up` starts this folder's, and those of others are not meant" in here
 
 
 def test_of_two_ups_elsewhere_neither_is_guessed(places: Places) -> None:

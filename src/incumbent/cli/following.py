@@ -23,7 +23,7 @@ from incumbent.cli import local
 from incumbent.cli.cluster import ComponentState, SeatState, connected, read_cluster
 from incumbent.cli.exits import No
 from incumbent.cli.node_logs import CannotRead, FileLog, Log, read_from
-from incumbent.client import Client
+from incumbent.client import Client, State
 from incumbent.errors import IncumbentError, NoNode, SessionError
 from incumbent.settings import Settings
 from incumbent.wire import Stat
@@ -86,6 +86,7 @@ class Following:
             if not self._ask.follow:
                 await self._all_once(client)
                 return
+            forget = client.watch_state(self._see_connection)
             try:
                 async with asyncio.TaskGroup() as group:
                     for seat in self.seats:
@@ -93,6 +94,15 @@ class Following:
                         group.create_task(self._follow(client, seat))
             except BaseExceptionGroup as errors:
                 raise errors.exceptions[0] from None
+            finally:
+                forget()
+
+    def _see_connection(self, state: State) -> None:
+        """Who follows must know why nothing comes any more, and that it is not the program."""
+        if state is State.SUSPENDED:
+            self._say("ZooKeeper does not answer: where it goes on cannot be told until it does")
+        elif state is State.CONNECTED:
+            self._say("ZooKeeper answers again")
 
     async def _find(self, client: Client) -> None:
         """The seats that are meant, and where each is."""

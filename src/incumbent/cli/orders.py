@@ -81,6 +81,8 @@ class Change:
     keys: tuple[str, ...] = ()
     is_stopped: bool = False
     """An operator stopped it, and it stays so."""
+    is_started_again: bool = False
+    """An operator had stopped it, and it runs from now on."""
 
 
 async def make_skeleton(client: Client, tree: Tree) -> None:
@@ -234,12 +236,21 @@ async def _declare(client: Client, tree: Tree, spec: Spec, run: bool) -> Change:
         ops.append(SetData(path, write(again_), stat.version))
     await _in_parts(client, rest)
     await client.multi(ops)
+    was_stopped = is_stopped and run and bool(old)
     if not is_changed:
-        return Change(name, "unchanged", is_stopped=is_stopped and not run)
+        return Change(
+            name, "unchanged", is_stopped=is_stopped and not run, is_started_again=was_stopped
+        )
     if not old:
         return Change(name, "created")
     keys = tuple(_changed(old, spec, tree.component(name)))
-    return Change(name, "changed", keys, is_stopped=is_stopped and not run)
+    return Change(
+        name,
+        "changed",
+        keys,
+        is_stopped=is_stopped and not run,
+        is_started_again=was_stopped,
+    )
 
 
 async def _mend(client: Client, tree: Tree, spec: Spec) -> None:

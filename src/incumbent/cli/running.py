@@ -166,6 +166,8 @@ class _Running:
         taken = "" if self.scene.port == PORT else f" (port {PORT} is taken)"
         self.screen.line(f"{self.scene.file.name}: {ours}; ZooKeeper on {self.scene.hosts}{taken}")
         for change in changes:
+            if change.is_started_again:
+                self.screen.line(f"{change.component} had been stopped: `up` starts it again")
             if change.what == "absent":
                 is_removed = await orders.discard(client, self.tree, change.component)
                 become = "removed" if is_removed else "stopped"

@@ -104,8 +104,9 @@ class _Look:
         observed = self.seat.observed
         if observed is None:
             return ""
-        at = time.strftime("%H:%M:%S", time.gmtime(observed.since))
-        return f"{self.tree.observed(self.key)}: {observed.state} on {observed.node} since {at} UTC"
+        since = time.strftime(" since %H:%M:%S UTC", time.gmtime(observed.since))
+        where = f"{observed.state} on {observed.node}{since if observed.since else ''}"
+        return f"{self.tree.observed(self.key)}: {where}"
 
     def desired(self) -> str:
         return f"{self.tree.desired(self.row.component)}: run = {str(self.component.desired.run).lower()}"

@@ -198,9 +198,17 @@ def _retry(argv: Sequence[str]) -> int:
 
     def retry(work: Work) -> int:
         items = [each.item for each in work.parked()] if options.parked else options.item
+        unknown = [item for item in items if work.look(item) is None]
         for item in items:
-            work.retry(item)
-        say(f"{len(items)} can be begun again")
+            if item not in unknown:
+                work.retry(item)
+        say(f"{len(items) - len(unknown)} can be begun again")
+        if unknown:
+            say(
+                f"nothing is known of {', '.join(unknown)} at {options.path}; `incumbent work parked "
+                f"--path {options.path}` lists what is parked"
+            )
+            return NO
         return DONE
 
     return _by_hand(options, retry)

@@ -33,6 +33,7 @@ _ELSEWHERE = {
         ("stop_timeout", "stopwaitsecs", "TimeoutStopSec", "kill_timeout"), "stop_grace"
     ),
     **dict.fromkeys(("stopsignal", "KillSignal", "kill_signal"), "stop_signal"),
+    **dict.fromkeys(("retries", "startretries", "StartLimitBurst", "max_restarts"), "max_failures"),
 }
 """What other tools call a key of ours."""
 

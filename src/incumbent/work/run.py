@@ -71,6 +71,7 @@ class Counters:
     errors    of the source or of the servers, after which it went on
     running   handlers at this moment
     left      items of the newest listing that have not been looked at or begun yet
+    parked_before  items of the newest listing that were parked when they were looked at
     seconds   since the run began
     """
 
@@ -85,6 +86,7 @@ class Counters:
     errors: int = 0
     running: int = 0
     left: int = 0
+    parked_before: int = 0
     seconds: float = 0.0
 
     def metrics(self, path: str) -> str:
@@ -92,7 +94,8 @@ class Counters:
         label = path.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
         lines = []
         for each in fields(self):
-            kind = "gauge" if each.name in ("running", "left", "seconds") else "counter"
+            gauges = ("running", "left", "parked_before", "seconds")
+            kind = "gauge" if each.name in gauges else "counter"
             name = f"incumbent_work_{each.name}{'_total' if kind == 'counter' else ''}"
             lines.append(f"# TYPE {name} {kind}")
             lines.append(f'{name}{{path="{label}"}} {getattr(self, each.name)}')
@@ -104,6 +107,8 @@ class Counters:
         for name in ("failed", "parked", "lost"):
             if count := getattr(self, name):
                 said.append(f"{count:,} {name}")
+        if self.parked_before > self.parked:
+            said.append(f"{self.parked_before:,} parked in all")
         return " · ".join(said)
 
 
@@ -141,6 +146,7 @@ class _Pass:
     free: deque[str] = field(default_factory=deque)
     open: int = 0
     claimed: int = 0
+    parked: int = 0
     is_last: bool = False
 
 
@@ -258,6 +264,8 @@ class Runner:
             elif standing is Standing.SUSPECT:
                 self._suspects.append(item)
             now.open += standing not in (Standing.DONE, Standing.PARKED)
+            now.parked += standing is Standing.PARKED
+        self._counters.parked_before = now.parked
         if self._is_contended:  # others have the same list, and begin at its head too
             self._rng.shuffle(now.free)
 
@@ -352,9 +360,7 @@ class Runner:
         self._failed_in_a_row, self._begin_at = 0, 0.0
 
     def _failed(self, claim: Claim, error: BaseException) -> None:
-        why = str(error)
-        if not isinstance(error, IncumbentError):  # ours are sentences
-            why = f"{type(error).__name__}: {why}"
+        why = _sentence(error)
         failures = claim.record.failures + 1
         if failures >= self._plan.tries:
             claim.park(why)
@@ -391,7 +397,7 @@ class Runner:
         self._counters.errors += 1
         self._pause = min(_LONGEST_PAUSE, max(0.1, self._pause * 2))
         self._desk.ledger.log(
-            f"{self._desk.path}: {what}: {error!r}; trying again in {self._pause:g} s"
+            f"{self._desk.path}: {what}: {_sentence(error)}; trying again in {self._pause:g} s"
         )
         await self._rest(stopped, self._pause)
 
@@ -405,6 +411,11 @@ class Runner:
         if self._plan.progress and (at_once or now - self._told_at >= _TELL_EVERY):
             self._told_at = now
             self._plan.progress(self._counters)
+
+
+def _sentence(error: BaseException) -> str:
+    """Ours are sentences."""
+    return str(error) if isinstance(error, IncumbentError) else f"{type(error).__name__}: {error}"
 
 
 async def _result(found: Any) -> Any:

@@ -73,8 +73,12 @@ async def test_a_poisoned_item_is_parked_and_the_others_go_on() -> None:
         counters = await work.run(orders.list, handle, tries=1, until_empty=True, idle=0.05)
         (parked,) = await work.parked()
 
+        later = await work.run(orders.list, handle, tries=1, until_empty=True, idle=0.05)
+
     assert (counters.done, counters.parked, counters.failed) == (2, 1, 0)
     assert (parked.item, parked.why) == ("bad", "KeyError: 'poison'")
+    assert later.parked_before == 1, "who comes later is told as well"
+    assert str(later).endswith("1 parked in all")
 
 
 async def test_what_fails_is_tried_again_until_it_works() -> None:
