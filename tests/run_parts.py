@@ -140,7 +140,7 @@ def main(argv: Sequence[str]) -> int:
             install_peers()
     began_at = time.monotonic()
     todo = [name for name in PARTS if name in (names or PARTS)]
-    results: dict[str, Result] = dict.fromkeys(todo, Result())
+    results = {name: Result(note="it did not come to its end", is_failure=True) for name in todo}
     with contextlib.ExitStack() as beside:
         for name in todo:
             if PARTS[name].beside not in todo:
@@ -154,25 +154,36 @@ def main(argv: Sequence[str]) -> int:
 def _beside(
     name: str, part: Part, extra: Sequence[str], results: dict[str, Result]
 ) -> Iterator[None]:
-    """A part that runs beside others; at the end it is waited for, and what it says is shown."""
+    """A part that runs beside others; at the end it is waited for, and what it says is shown. Where
+    the others are given up, so is it."""
+    given_up = threading.Event()
     with tempfile.TemporaryFile("w+") as said:
 
         def runs() -> None:
-            results[name] = run(name, part, extra, said)
+            results[name] = run(name, part, extra, said, given_up)
 
         thread = threading.Thread(target=runs)
         thread.start()
         try:
             yield
+        except BaseException:
+            given_up.set()
+            raise
         finally:
             thread.join()
             said.seek(0)
             shutil.copyfileobj(said, sys.stdout)
 
 
-def run(name: str, part: Part, extra: Sequence[str], said: TextIO | None = None) -> Result:
+def run(
+    name: str,
+    part: Part,
+    extra: Sequence[str],
+    said: TextIO | None = None,
+    given_up: threading.Event | None = None,
+) -> Result:
     """One part, in a pytest of its own. A part without tests is said, and is no failure. `said`: where
-    to, of one that is to give way to others."""
+    to, of one that is to give way to others, and to end when it is `given_up`."""
     paths = [path for path in part.paths if (ROOT / path).exists()]
     print(f"── {name}", file=said, flush=True)
     if not paths:
@@ -186,7 +197,7 @@ def run(name: str, part: Part, extra: Sequence[str], said: TextIO | None = None)
         options = [*part.options]
         if options:  # each worker has a folder of its own: sockets' paths must stay short
             options.append(f"--basetemp={scratch}/t")
-        code = _call([*command, *options, *paths, *extra], part.limit, said)
+        code = _call([*command, *options, *paths, *extra], part.limit, said, given_up)
         result = _counted(report)
         failures = _failures(report)
         if code == _FAILED and _may_try_again(name, failures):
@@ -264,14 +275,22 @@ def _no_services() -> Iterator[None]:
         policy.unlink()
 
 
-def _call(command: Sequence[str], limit: float, said: TextIO | None = None) -> int | None:
-    """The exit code of a command in a process group of its own; None if it took too long."""
+def _call(
+    command: Sequence[str],
+    limit: float,
+    said: TextIO | None = None,
+    given_up: threading.Event | None = None,
+) -> int | None:
+    """The exit code of a command in a process group of its own; None if it took too long, or was
+    given up."""
+    ends = time.monotonic() + limit
     process = subprocess.Popen(
         command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=said, stderr=said, process_group=0
     )
     try:
-        return process.wait(limit)
-    except subprocess.TimeoutExpired:
+        while time.monotonic() < ends and not (given_up and given_up.is_set()):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                return process.wait(0.5)
         return None
     finally:
         if process.poll() is None:

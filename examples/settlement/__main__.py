@@ -177,12 +177,11 @@ class Town:
         ):
             for item in items:
                 try:
-                    claim = work.claim(item).__enter__()
+                    with work.claim(item) as claim:
+                        yield f"order {item} was free: {claim.record}"
+                        claim.give_back()
                 except Taken as taken:
                     yield f"order {item} is {taken.standing}: {work.look(item)}"
-                else:
-                    yield f"order {item} was free: {claim.record}"
-                    claim.give_back()
 
     def charged(self) -> int:
         try:

@@ -66,7 +66,9 @@ def test_two_machines_do_each_item_once_and_poison_is_parked(
     assert parked.stdout.startswith("bad\t2 failures\t")
     unknown = by_hand(server, "retry", "--path", "/both", "bda")
     assert unknown.returncode == 1
-    assert "nothing is known of bda at /both; `incumbent work parked --path /both`" in unknown.stderr
+    assert (
+        "nothing is known of bda at /both; `incumbent work parked --path /both`" in unknown.stderr
+    )
     assert by_hand(server, "retry", "--path", "/both", "--parked").returncode == 0
     assert by_hand(server, "parked", "--path", "/both", "-o", "json").stdout == "[]\n"
     assert by_hand(server, "done", "--path", "/both", "bad").returncode == 0

@@ -22,7 +22,7 @@ from incumbent.spec import Spec
 from incumbent.testing.faults import Fault
 from incumbent.testing.processes import Program
 
-__all__ = ["Failing", "Quiet"]
+__all__ = ["Failing", "Quiet", "Well"]
 
 MOST_STARTS = 50
 """Of a seat in the 45 s in which it fails: some 14 on each node, and what faults add."""
@@ -131,3 +131,34 @@ class Quiet(Failing):
 
     async def meanwhile(self) -> None:
         await asyncio.sleep(self.lasts)
+
+
+class Well(Quiet):
+    """Seats whose programs never fail."""
+
+    fails = False
+    how_many = 3
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.seats = self.how_many
+
+    def behaves(self, start: Start) -> Program:
+        return Program()
+
+    async def ask(self, question: Any) -> Any:
+        """`question(client)`, in a session of an operator's."""
+        answers: list[Any] = []
+
+        async def asking() -> None:
+            client = await self.operator()
+            answers.append(await question(client))
+            await client.close()
+
+        await self.world.host("ops").call(asking(), "asking")
+        return answers[0]
+
+    def later_starts(self, seat: str = "") -> list[dict[str, Any]]:
+        """Those after the first ten seconds, in which nodes join one after the other."""
+        later = [each for each in self.starts() if each["boottime_ns"] > 10e9]
+        return [each for each in later if seat in ("", each["seat"])]

@@ -9,8 +9,12 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from tests.simulation.failing import Failing, Quiet
+from tests.simulation.failing import Failing, Quiet, Well
 
+from incumbent.agent.tree import NodeFacts, read
+from incumbent.cli import orders
+from incumbent.cli.pause import set_paused
+from incumbent.client import Client
 from incumbent.guardian.messages import Start
 from incumbent.testing.processes import Program
 from incumbent.testing.world import World
@@ -162,18 +166,10 @@ def test_a_frozen_seat_is_started_nowhere_even_if_its_node_dies() -> None:
     assert len(cluster.starts()) == 4
 
 
-class Flapping(Quiet):
+class Flapping(Well):
     """n1 loses its connection for longer than a session, comes back, and loses it again."""
 
-    fails = False
     away = 9.0
-
-    def __init__(self, seed: int) -> None:
-        super().__init__(seed)
-        self.seats = 3
-
-    def behaves(self, start: Start) -> Program:
-        return Program()
 
     async def meanwhile(self) -> None:
         await asyncio.sleep(10.0)
@@ -251,14 +247,10 @@ def test_nor_is_one_that_keeps_its_session_each_time_only_just(kind: type[Flappi
         kind(seed).run()
 
 
-class Mixed(Quiet):
+class Mixed(Well):
     """Three outages; some of n1's programs end at once, some when the connection is back."""
 
-    fails = False
-
-    def __init__(self, seed: int) -> None:
-        super().__init__(seed)
-        self.seats = 9
+    how_many = 9
 
     def behaves(self, start: Start) -> Program:
         return Program(stop_takes=0.01 if int(start.seat[1]) % 2 else 1.7)
@@ -282,17 +274,10 @@ def test_an_outage_counts_once_however_many_programs_it_ends(seed: int) -> None:
     assert len(cluster.nodes["n1"].machine.losses()) == 3
 
 
-class QuorumLost(Quiet):
+class QuorumLost(Well):
     """ZooKeeper is gone for everybody, for much longer than a session, three seats a node."""
 
-    fails = False
-
-    def __init__(self, seed: int) -> None:
-        super().__init__(seed)
-        self.seats = 9
-
-    def behaves(self, start: Start) -> Program:
-        return Program()
+    how_many = 9
 
     async def meanwhile(self) -> None:
         await asyncio.sleep(10.0)
@@ -325,3 +310,38 @@ def test_when_all_lose_zookeeper_all_stop_remember_why_and_come_back_one_after_t
     for node in cluster.nodes.values():
         (loss,) = node.machine.losses()
         assert loss.ran and "no beat was acknowledged in time" in loss.why
+
+
+class PausedAtOnce(Well):
+    """ZooKeeper is worked at because of the outages; the pause reaches n1 as it counts the third."""
+
+    async def meanwhile(self) -> None:
+        await asyncio.sleep(10.0)
+        for number in range(3):
+            self.world.cut("n1", "zk")
+            await asyncio.sleep(4.5)
+            if number == 2:
+                await self.ask(lambda client: self.pause(client, paused=True))
+            self.world.heal_all()
+            await asyncio.sleep(13.5)
+        self.in_it = await self.ask(self.facts)
+        await self.ask(lambda client: self.pause(client, paused=False))
+        await asyncio.sleep(5.0)
+        self.after = await self.ask(self.facts)
+
+    async def pause(self, client: Client, *, paused: bool) -> None:
+        await orders.again(lambda: set_paused(client, self.tree, paused=paused, by="ops", now=1.0))
+
+    async def facts(self, client: Client) -> NodeFacts:
+        path = self.tree.node("n1")
+        return read(NodeFacts, (await client.get(path))[0], path)
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_what_a_node_says_of_an_outage_and_of_a_pause_stands_side_by_side(seed: int) -> None:
+    cluster = PausedAtOnce(seed)
+
+    cluster.run()
+
+    assert cluster.in_it.paused and not cluster.after.paused
+    assert cluster.in_it.lost == cluster.after.lost >= 2

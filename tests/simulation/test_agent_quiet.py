@@ -11,42 +11,10 @@ from typing import Any
 
 import pytest
 from tests.simulation.cluster import SESSION, Node
-from tests.simulation.failing import Quiet
+from tests.simulation.failing import Well
 
 from incumbent.client import Client
 from incumbent.errors import NoNode
-from incumbent.guardian.messages import Start
-from incumbent.testing.processes import Program
-
-
-class Well(Quiet):
-    """Three seats whose programs never fail."""
-
-    fails = False
-
-    def __init__(self, seed: int) -> None:
-        super().__init__(seed)
-        self.seats = 3
-
-    def behaves(self, start: Start) -> Program:
-        return Program()
-
-    async def ask(self, question: Any) -> Any:
-        """`question(client)`, in a session of an operator's."""
-        answers: list[Any] = []
-
-        async def asking() -> None:
-            client = await self.operator()
-            answers.append(await question(client))
-            await client.close()
-
-        await self.world.host("ops").call(asking(), "asking")
-        return answers[0]
-
-    def later_starts(self, seat: str = "") -> list[dict[str, Any]]:
-        """Those after the first ten seconds, in which nodes join one after the other."""
-        later = [each for each in self.starts() if each["boottime_ns"] > 10e9]
-        return [each for each in later if seat in ("", each["seat"])]
 
 
 async def tree_of(client: Client, path: str = "/incumbent") -> dict[str, tuple[int, int]]:

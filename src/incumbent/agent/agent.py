@@ -20,7 +20,7 @@ from incumbent.agent.custody import Custody, Processes
 from incumbent.agent.instance import Instance
 from incumbent.agent.link import GuardianLink
 from incumbent.agent.presence import NodeNameTaken
-from incumbent.agent.steadiness import WITHIN, Loss
+from incumbent.agent.steadiness import Loss
 from incumbent.agent.term import Term
 from incumbent.agent.tree import Observed, Tree, write
 from incumbent.client import Client, Passport, State
@@ -159,12 +159,6 @@ class Agent:
         """Why everything is to be given up; "" while it is not."""
         draining = self.custody.draining
         return draining.result() if draining.done() else ""
-
-    @property
-    def lost_lately(self) -> int:
-        """How often what ran here was cut short within an hour of the last time."""
-        last = self.losses[-1].at if self.losses else 0.0
-        return sum(last - each.at < WITHIN for each in self.losses)
 
     def nonce(self) -> str:
         return f"{self.rng.getrandbits(64):016x}"

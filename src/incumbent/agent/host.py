@@ -117,9 +117,8 @@ class Machine(Pidfds):
         except UnicodeDecodeError:
             raise SpecErrors([SpecError(spec.name, 0, key, f"{path}: it is no text")]) from None
         except OSError as error:
-            why = error.strerror or str(error)
-            why = why.lower() if error.errno else why  # else it is a sentence of ours
-            raise SpecErrors([SpecError(spec.name, 0, key, f"{path}: {why}")]) from None
+            why = f"{path}: {error.strerror}"
+            raise SpecErrors([SpecError(spec.name, 0, key, why)]) from None
         return render(text, variables, path)
 
     def log_path(self, seat: str) -> str | None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from incumbent.agent.failures import away, holds
 from incumbent.agent.tree import Failures, NodeFacts
 
-__all__ = ["WITHIN", "Loss", "aside_until", "kept_out", "staged", "why_aside"]
+__all__ = ["Loss", "aside_until", "kept_out", "lately", "staged", "why_aside"]
 
 WITHIN = 3600.0
 """Seconds in which losses add up."""
@@ -34,16 +34,20 @@ class Loss:
     ran: Sequence[str] = ()
 
 
+def lately(losses: Sequence[Loss]) -> int:
+    """How many of these, oldest first, there were within an hour of the last."""
+    return sum(abs(losses[-1].at - each.at) < WITHIN for each in losses)
+
+
 def aside_until(losses: Sequence[Loss], now: float) -> float:
     """Until when a node that is back `now` stands for nothing by itself, after these, oldest first;
     0 if they are few. It lasts no longer if the clock was set back since the last one."""
     if not losses:
         return 0.0
-    last = losses[-1].at
-    count = sum(abs(last - each.at) < WITHIN for each in losses)
+    count = lately(losses)
     if count <= _FREE:
         return 0.0
-    return min(last, now) + min(_LONGEST, _FIRST * 2.0 ** min(count - _FREE - 1, 30))
+    return min(losses[-1].at, now) + min(_LONGEST, _FIRST * 2.0 ** min(count - _FREE - 1, 30))
 
 
 def why_aside(facts: NodeFacts, now: float) -> str:

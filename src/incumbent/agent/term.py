@@ -18,7 +18,7 @@ from incumbent.agent.planner import Planner
 from incumbent.agent.presence import Presence
 from incumbent.agent.seat import Seat
 from incumbent.agent.sentences import REMOVED
-from incumbent.agent.steadiness import aside_until, staged
+from incumbent.agent.steadiness import aside_until, lately, staged
 from incumbent.agent.tree import (
     NodeFacts,
     Tree,
@@ -73,7 +73,7 @@ class Term:
             pid=agent.custody.guardian_pid,
             containments=list(agent.settings.containments),
             since=now,
-            lost=agent.lost_lately,
+            lost=lately(agent.losses),
             aside_until=aside_until(agent.losses, now),
             labels=dict(agent.settings.labels),
             logs=agent.settings.logs,
@@ -248,7 +248,7 @@ class Term:
         self._agent.count_loss()
         now = self.clock.wall()
         until = aside_until(self._agent.losses, now)
-        facts = altered(self.presence.facts, lost=self._agent.lost_lately)
+        facts = altered(self.presence.facts, lost=lately(self._agent.losses))
         self.presence.tell(altered(facts, since=now, aside_until=until) if until else facts)
 
     async def _spread_rings(self) -> None:

@@ -152,7 +152,7 @@ class Working:
             self._say(self._fatal)
             return NOT_FOUND
         self._say(f"ended: {counters}")
-        return int(plan.until_empty and (counters.parked or counters.parked_before) > 0)
+        return int(plan.until_empty and (counters.parked or counters.parked_now) > 0)
 
     def _drain(self) -> None:
         """We are told to stop: nothing more is begun, and what runs gets its stop signal."""

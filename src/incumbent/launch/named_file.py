@@ -37,8 +37,17 @@ def read_named(path: str, reader: Identity | None = None) -> NamedFile:
     """An ordinary file of at most `LARGEST` bytes. `reader`: who must be able to read it himself,
     besides us; None, and root, can read what we can.
 
-    Raises OSError, whose strerror is a sentence.
+    Raises OSError, whose strerror can stand in a sentence as it is.
     """
+    try:
+        return _read(path, reader)
+    except OSError as error:
+        if not error.errno:
+            raise  # one of ours
+        raise OSError(error.errno, os.strerror(error.errno).lower()) from None
+
+
+def _read(path: str, reader: Identity | None) -> NamedFile:
     if reader is not None and reader.uid in (0, os.geteuid()):
         reader = None
     real = Path(os.path.realpath(path, strict=True))  # Path.resolve has its own error for a loop

@@ -159,7 +159,7 @@ def _env_file(spec: Spec) -> tuple[NamedFile | None, Mapping[str, str]]:
     except UnicodeDecodeError:
         why = "not UTF-8: expected a text file"
     except OSError as error:
-        why = f"the env_file cannot be read: {(error.strerror or str(error)).lower()}"
+        why = f"the env_file cannot be read: {error.strerror}"
     else:
         if problem := _env_file_problem(path, file.mode):
             raise SpecErrors([SpecError(path, 0, "env_file", problem)])

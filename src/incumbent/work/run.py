@@ -71,7 +71,7 @@ class Counters:
     errors    of the source or of the servers, after which it went on
     running   handlers at this moment
     left      items of the newest listing that have not been looked at or begun yet
-    parked_before  items of the newest listing that were parked when they were looked at
+    parked_now  items of the newest listing that are parked, whoever did that
     seconds   since the run began
     """
 
@@ -86,7 +86,7 @@ class Counters:
     errors: int = 0
     running: int = 0
     left: int = 0
-    parked_before: int = 0
+    parked_now: int = 0
     seconds: float = 0.0
 
     def metrics(self, path: str) -> str:
@@ -94,7 +94,7 @@ class Counters:
         label = path.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
         lines = []
         for each in fields(self):
-            gauges = ("running", "left", "parked_before", "seconds")
+            gauges = ("running", "left", "parked_now", "seconds")
             kind = "gauge" if each.name in gauges else "counter"
             name = f"incumbent_work_{each.name}{'_total' if kind == 'counter' else ''}"
             lines.append(f"# TYPE {name} {kind}")
@@ -107,8 +107,8 @@ class Counters:
         for name in ("failed", "parked", "lost"):
             if count := getattr(self, name):
                 said.append(f"{count:,} {name}")
-        if self.parked_before > self.parked:
-            said.append(f"{self.parked_before:,} parked in all")
+        if self.parked_now > self.parked:
+            said.append(f"{self.parked_now:,} parked in all")
         return " · ".join(said)
 
 
@@ -265,7 +265,7 @@ class Runner:
                 self._suspects.append(item)
             now.open += standing not in (Standing.DONE, Standing.PARKED)
             now.parked += standing is Standing.PARKED
-        self._counters.parked_before = now.parked
+        self._counters.parked_now = now.parked
         if self._is_contended:  # others have the same list, and begin at its head too
             self._rng.shuffle(now.free)
 
