@@ -57,7 +57,10 @@ class Watched:
         hard_at: float = math.inf,
         output: int | None = None,
     ) -> None:
-        self.tree = Tree(SpawnSeat(shell(script, containment), soft_at, hard_at), (), output)
+        action = SpawnSeat(shell(script, containment), soft_at, hard_at)
+        self.deadline = kernel.BoottimeTimer()
+        self.deadline.set(hard_at)
+        self.tree = Tree(action, self.deadline, (), output)
         self.events: list[Event] = []
         self.is_dead = False
 
@@ -85,6 +88,7 @@ def watched(script: str, containment: str, **options: object) -> Iterator[Watche
             kernel.kill(found.tree.pidfd)
             wait_until(lambda: found.tree.is_dead, what="the first process to be dead")
             found.tree.reap()
+        found.deadline.close()
 
 
 def as_nobody(check: Callable[[], None]) -> None:
@@ -173,7 +177,7 @@ def test_a_deadline_that_comes_nearer_is_noticed(containment: str) -> None:
     with watched("sleep 1000", containment) as w:
         w.until(SeatStarted)
 
-        w.tree.write_deadline(1.0)  # long ago
+        w.deadline.set(1.0)  # long ago
 
         w.until(TreeEmpty)
 
@@ -234,4 +238,4 @@ def test_a_timer_of_boottime_rings_and_can_be_moved() -> None:
     timer.clear()
     timer.set(math.inf)
     assert not kernel.is_readable(timer.fd, 0.05)
-    os.close(timer.fd)
+    timer.close()

@@ -158,6 +158,69 @@ def test_a_limit_that_cannot_be_had_is_refused_for_good_and_named(tmp_path: Path
         assert refused.permanent and "RLIMIT_NOFILE cannot be 1099511627776 here" in refused.why
 
 
+def test_a_guardian_takes_all_the_descriptors_it_may_and_its_programs_get_what_was_allowed(
+    tmp_path: Path,
+) -> None:
+    out = tmp_path / "told"
+    with guardian(tmp_path, prefix=["prlimit", "--nofile=70:500"]) as g:
+        agent = g.connected()
+
+        for n in range(20):
+            agent.say(shell(g, f"(ulimit -S -n; ulimit -H -n) >> {out}; sleep 1000", seat=f"s/{n}"))
+        wait_until(lambda: out.exists() and len(out.read_text().split()) == 40, what="all to say")
+    assert sorted(out.read_text().split()) == 20 * ["500"] + 20 * ["70"]
+
+
+def test_a_deadlines_timer_is_shared_and_goes_with_the_last_tree_that_has_it(
+    tmp_path: Path,
+) -> None:
+    def timers() -> int:
+        found = [str(each.readlink()) for each in Path(f"/proc/{g.process.pid}/fd").iterdir()]
+        return found.count("anon_inode:[timerfd]")
+
+    with guardian(tmp_path) as g:
+        agent = g.connected()
+        before = timers()
+        orders = [shell(g, "exec sleep 1000", seat=f"s/{n}", hard=n % 2 / 10) for n in range(6)]
+
+        for order in orders:
+            agent.say(order)
+            started = agent.expect(m.Started, seat=order.seat)
+            agent.say(m.Seen(seat=order.seat, epoch=order.epoch, pid=started.pid))
+
+        assert timers() == before + 2
+        for order in orders:
+            agent.say(m.Stop(seat=order.seat, epoch=order.epoch, grace=0.0))
+            agent.expect(m.Empty, seat=order.seat)
+        wait_until(lambda: timers() == before, what="the timers to be closed")
+
+
+def test_a_start_for_which_there_are_no_descriptors_is_refused_and_costs_none(
+    tmp_path: Path,
+) -> None:
+    with guardian(tmp_path, prefix=["prlimit", "--nofile=64:64"]) as g:
+        agent = g.connected()
+
+        def start(name: str) -> m.Started | m.Refused:
+            order = shell(g, "exec sleep 1000", seat=name)
+            agent.say(order)
+            return agent.expect((m.Started, m.Refused), epoch=order.epoch)
+
+        running: list[m.Started] = []
+        while isinstance(said := start(f"s/{len(running)}"), m.Started):
+            running.append(said)
+        for _ in range(60):
+            said = start("one/0")
+            assert isinstance(said, m.Refused), "descriptors came from nowhere"
+            assert not said.permanent and "Too many open files" in said.why
+        last = running[-1]
+        agent.say(m.Seen(seat=last.seat, epoch=last.epoch, pid=last.pid))
+        agent.say(m.Stop(seat=last.seat, epoch=last.epoch, grace=0.0))
+        agent.expect(m.Empty, seat=last.seat)
+
+        assert isinstance(start("one/0"), m.Started)
+
+
 @as_root
 @contained
 def test_a_fork_bomb_within_its_limit_is_ended_as_a_whole(folder: Path, containment: str) -> None:

@@ -73,7 +73,9 @@ class Agent:
     def say(self, *messages: m.FromAgent) -> None:
         self.sock.sendall(b"".join(codec.encode(each) for each in messages))
 
-    def expect(self, kind: type[M], timeout: float = 15.0, **values: object) -> M:
+    def expect(
+        self, kind: type[M] | tuple[type[M], ...], timeout: float = 15.0, **values: object
+    ) -> M:
         """The next message of `kind` with these values; others before it are passed over."""
 
         def look() -> M | None:
@@ -85,7 +87,7 @@ class Agent:
                     return message  # type: ignore[return-value]
             return None
 
-        found = wait_until(look, timeout, f"{kind.__name__} {values}; heard {self.history[-5:]}")
+        found = wait_until(look, timeout, f"{kind} {values}; heard {self.history[-5:]}")
         assert found is not None
         return found
 

@@ -53,8 +53,8 @@ MUTANTS = [
     Mutant(
         "a session's programs are dead before it can end: the hard deadline",
         "guardian/seat.py",
-        "        return self.valid_until - self.start.hard\n",
-        "        return self.valid_until + 60.0\n",
+        "        return self.lease.valid_until - self.start.hard\n",
+        "        return self.lease.valid_until + 60.0\n",
     ),
     Mutant(
         "the lease is no longer than the session",

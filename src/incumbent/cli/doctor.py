@@ -128,10 +128,12 @@ def on_containments(probed: dict[str, str]) -> Iterator[Finding]:
 
 
 def _files() -> Finding:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    text = f"{soft} may be open (at most {hard})"
-    if soft < _FILES:
-        return Finding("note", "open files", f"{text}; for hundreds of seats: `ulimit -n {_FILES}`")
+    """A guardian takes all that it may have, and its programs are started with what was usual."""
+    usual, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    text = f"{most} may be open ({usual} in each program)"
+    if most < _FILES:
+        how = f"`ulimit -H -n {_FILES}`, or LimitNOFILE={_FILES} in the unit"
+        return Finding("note", "open files", f"{text}; for hundreds of seats: {how}")
     return Finding("ok", "open files", text)
 
 

@@ -208,11 +208,17 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class SpawnSeat:
-    """Start the program contained; not after `soft_at`, and dead by `hard_at`."""
+    """Start the program contained; not after `soft_at`, and dead by `hard_at`, which moves with
+    `whose_deadline`: that of its session, and of its margin before the session's end."""
 
     start: Start
     soft_at: float
     hard_at: float
+    session_id: int = 0
+
+    @property
+    def whose_deadline(self) -> tuple[int, float]:
+        return self.session_id, self.start.hard
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,10 +241,10 @@ class KillTree:
 
 @dataclass(frozen=True, slots=True)
 class WriteDeadline:
-    """The init ends itself at `hard_at` (inf: never)."""
+    """The first process of each tree with this `whose_deadline` ends itself at `hard_at` (inf:
+    never)."""
 
-    seat: str
-    epoch: int
+    whose: tuple[int, float]
     hard_at: float
 
 
@@ -304,8 +310,6 @@ class ProcessTable(Protocol):
 def carry_out(action: Action, processes: ProcessTable) -> None:
     """Dispatch one action to the method that does it."""
     match action:
-        case WriteDeadline():  # the most frequent by far
-            processes.write_deadline(action)
         case SpawnAgent():
             processes.spawn_agent(action)
         case KillAgent():
@@ -318,6 +322,8 @@ def carry_out(action: Action, processes: ProcessTable) -> None:
             processes.signal(action)
         case KillTree():
             processes.kill_tree(action)
+        case WriteDeadline():
+            processes.write_deadline(action)
         case Reap():
             processes.reap(action)
         case RunCloser():

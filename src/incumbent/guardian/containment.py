@@ -22,7 +22,7 @@ import os
 import socket
 import struct
 from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 from incumbent.guardian import kernel
@@ -38,7 +38,6 @@ from incumbent.guardian.actions import (
 from incumbent.guardian.cgroup import Cgroup
 from incumbent.guardian.first import Job, be_first
 from incumbent.guardian.messages import Start, Told
-from incumbent.guardian.page import DeadlinePage
 
 __all__ = ["CONTAINMENTS", "PERMANENT", "Tree", "probe"]
 
@@ -69,19 +68,26 @@ class Tree:
     """One tree. Poll `channel`, `pidfd` and, where there is one, `cgroup.changes`; when readable
     call `on_channel`, `on_death`, `on_cgroup`. `ours` (see there): what no orphan is."""
 
-    def __init__(self, action: SpawnSeat, secrets: Sequence[bytes], output: int | None) -> None:
-        """Start it; `output` is the write end for stdout and stderr (None: ours).
+    def __init__(
+        self,
+        action: SpawnSeat,
+        deadline: kernel.BoottimeTimer,
+        secrets: Sequence[bytes],
+        output: int | None,
+        open_files: tuple[int, int] | None = None,
+    ) -> None:
+        """Start it; its first process ends itself when `deadline` rings. `output` is the write end
+        for stdout and stderr (None: ours), `open_files` how many descriptors the program may
+        have, soft and hard (None: as we may).
 
         Raises OSError if nothing could be started at all.
         """
         self.start = start = action.start
+        self.whose_deadline = action.whose_deadline
         self.seat, self.epoch = start.seat, start.epoch
         self.is_sealed = start.containment == "sealed"
         if start.containment == "contained" and start.cgroup is None:
             raise OSError(errno.EINVAL, "no cgroup is named for it")
-        self.cgroup = Cgroup(start.cgroup, start.cgroup_limits) if start.cgroup else None
-        self.page = DeadlinePage()
-        self.page.write(action.hard_at)
         self.main = 0
         self.is_silent = False  # its channel has ended: don't poll it
         self.is_reaped = False
@@ -93,38 +99,36 @@ class Tree:
         self._is_buried = False  # `on_death` was called
         self._is_proven = False
         self._rounds = 0
-        self.channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.channel.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
-        self.channel.setblocking(False)
-        go_read, go_write = os.pipe()
-        job = Job(
-            start=start,
-            soft_at=action.soft_at,
-            deadline=self.page.read,
-            channel=theirs,
-            go=go_read,
-            output=output,
-            secrets=tuple(secrets),
-            is_sealed=self.is_sealed,
-            user=(os.geteuid(), os.getegid()),
-            kill_fd=self.cgroup.kill_fd if self.cgroup and not self.is_sealed else None,
-        )
-        try:
+        with ExitStack() as to_undo, ExitStack() as to_close:
+            self.cgroup = Cgroup(start.cgroup, start.cgroup_limits) if start.cgroup else None
+            to_undo.callback(self.leave_cgroup)
+            self.channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            to_undo.callback(self.channel.close)
+            to_close.callback(theirs.close)
+            self.channel.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+            self.channel.setblocking(False)
+            go_read, go_write = os.pipe()
+            to_close.callback(os.close, go_read)
+            to_close.callback(os.close, go_write)  # without the byte: the child ends
+            job = Job(
+                start=start,
+                soft_at=action.soft_at,
+                deadline=deadline,
+                channel=theirs,
+                go=go_read,
+                output=output,
+                secrets=tuple(secrets),
+                is_sealed=self.is_sealed,
+                user=(os.geteuid(), os.getegid()),
+                kill_fd=self.cgroup.kill_fd if self.cgroup and not self.is_sealed else None,
+                open_files=open_files,
+            )
             self.pid = _fork(job, go_write, self.cgroup.fd if self.cgroup else None)
-        except OSError:
-            self.channel.close()
-            os.close(go_write)
-            self.leave_cgroup()
-            raise
-        finally:
-            theirs.close()
-            os.close(go_read)
-        self.pidfd = os.pidfd_open(self.pid)
-        with suppress(BrokenPipeError):  # dead already: its pidfd says so
-            os.write(go_write, b"g")
-        os.close(go_write)
-        self.start_time = kernel.start_time(self.pid)  # ours until we reap it
-        self.page.keep_from_later_forks()
+            self.pidfd = os.pidfd_open(self.pid)
+            self.start_time = kernel.start_time(self.pid)  # ours until we reap it
+            with suppress(BrokenPipeError):  # dead already: its pidfd says so
+                os.write(go_write, b"g")
+            to_undo.pop_all()
 
     # what comes back
 
@@ -236,14 +240,8 @@ class Tree:
                 kernel.kill(self.pidfd)
         return []
 
-    def write_deadline(self, at: float) -> None:
-        is_earlier = at < self.page.read()
-        self.page.write(at)
-        if is_earlier:  # it sleeps until the old one
-            self._order("look")
-
     def reap(self) -> None:
-        """Give up pid, pidfd and page of a dead first process."""
+        """Give up pid and descriptors of a dead first process."""
         if self.is_reaped or not self.is_dead:
             return
         self.is_reaped = True
@@ -256,7 +254,7 @@ class Tree:
         try:
             self.channel.send(words.encode())
         except OSError:
-            return  # dead, or frozen with a full socket: SIGKILL and the page don't need it
+            return  # dead, or frozen with a full socket: SIGKILL and the deadline don't need it
 
 
 def _fork(job: Job, close_in_child: int, cgroup: int | None) -> int:
@@ -302,7 +300,8 @@ def _try(containment: str, cgroups: Path | None) -> str:
         cgroup=f"{cgroups}/incumbent-probe-{os.getpid()}" if containment == "contained" else None,
     )
     try:
-        tree = Tree(SpawnSeat(start, math.inf, math.inf), (), None)
+        with closing(kernel.BoottimeTimer()) as never:
+            tree = Tree(SpawnSeat(start, math.inf, math.inf), never, (), None)
     except OSError as error:
         return error.strerror or str(error)
     died = kernel.is_readable(tree.pidfd, _PROBE_TIME)

@@ -5,13 +5,14 @@ guardian is dead already); namespaces; descriptors closed; the program forked; s
 (first of all, where a user namespace, or another user, could let others look into our memory).
 Only the program becomes another user: that clears PDEATHSIG, which the first process needs.
 Then it waits for the first of: main ended, an order, the guardian gone, the deadline. The
-deadline is read anew from the shared page at every wake, by a timer of CLOCK_BOOTTIME, so it
-holds when guardian and agent are frozen or when the machine was suspended.
+deadline is a timer of CLOCK_BOOTTIME that the guardian made and sets anew with each lease: the
+kernel keeps it, so that it holds when guardian and agent are frozen or when the machine was
+suspended, and a first process of which nothing is wanted never wakes.
 
 On the channel, to the guardian: `main` (sent by main itself, before exec: the kernel adds its
 pid), `up`, `failed <errno> <why>`, `told <json>` (what the program says of itself, see `ear`),
 `ended <code> <signal> <left>`, `empty` (swept only).
-From the guardian: `signal <number>` (to main), `look` (at the page), `kill`.
+From the guardian: `signal <number>` (to main), `kill`.
 
 Rule of this file: whatever goes wrong, the way out is `_end`, which leaves nobody alive.
 """
@@ -21,13 +22,13 @@ from __future__ import annotations
 import errno
 import fcntl
 import json
+import math
 import os
 import resource
 import select
 import signal
 import socket
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -43,12 +44,13 @@ _SWEEP_EVERY, _SWEEP_PAUSE = 50, 0.005  # rounds of kills, seconds
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What a first process is told. `deadline` reads the page; `user`: the guardian's;
-    `kill_fd`: of the cgroup that it is in with its whole tree."""
+    """What a first process is told. `deadline` is the guardian's, and only polled here; `user`:
+    the guardian's; `kill_fd`: of the cgroup that it is in with its whole tree; `open_files`: the
+    program's limits, soft and hard, unless it is given others."""
 
     start: Start
     soft_at: float
-    deadline: Callable[[], float]
+    deadline: kernel.BoottimeTimer
     channel: socket.socket
     go: int
     output: int | None
@@ -56,6 +58,7 @@ class Job:
     is_sealed: bool
     user: tuple[int, int]
     kill_fd: int | None = None
+    open_files: tuple[int, int] | None = None
 
     @property
     def needs_user_namespace(self) -> bool:
@@ -102,7 +105,7 @@ class _First:
         else:
             kernel.become_subreaper()
         outputs = {1, 2} if job.output is None else {job.output}
-        kept = {2, job.channel.fileno(), *outputs}
+        kept = {2, job.channel.fileno(), job.deadline.fd, *outputs}
         kernel.close_all_but(kept if job.kill_fd is None else {*kept, job.kill_fd})
         kernel.fill_standard_descriptors()
         self.wake_read, wake_write = os.pipe()
@@ -134,19 +137,13 @@ class _First:
 
     def watch(self) -> None:
         """Until it is time to end."""
-        timer = kernel.BoottimeTimer()
         poll = select.poll()
-        own = (self.wake_read, self.exec_read, timer.fd, self.job.channel.fileno())
+        deadline = self.job.deadline
+        own = (self.wake_read, self.exec_read, deadline.fd, self.job.channel.fileno())
         for fd in (*own, *self.ear.descriptors()):
             poll.register(fd, select.POLLIN)
-        while True:
-            deadline = self.job.deadline()
-            if kernel.boottime() >= deadline:
-                return
-            timer.set(min(deadline, self.ear.words.due_at()) if self.exec_read < 0 else deadline)
-            ready = {fd for fd, _ in poll.poll()}
-            if timer.fd in ready:
-                timer.clear()
+        while not deadline.has_rung():
+            ready = {fd for fd, _ in poll.poll(self.patience())}
             if self.exec_read in ready:
                 poll.unregister(self.exec_read)
                 if not self.report_exec():
@@ -160,6 +157,13 @@ class _First:
                 return
             if self.wake_read in ready and not self.reap():
                 return
+
+    def patience(self) -> float | None:
+        """Milliseconds until there are words to be passed on; None: until something comes."""
+        due_at = self.ear.words.due_at()
+        if self.exec_read >= 0 or due_at == math.inf:
+            return None
+        return max(0.0, 1000 * (due_at - kernel.boottime()))
 
     def report_exec(self) -> bool:
         """Say whether the program was executed."""
@@ -181,8 +185,6 @@ class _First:
         match order:
             case [b"signal", number]:
                 os.kill(self.main, int(number))  # our child, not reaped yet
-            case [b"look"]:
-                pass
             case _:
                 return False  # kill, or the guardian is gone
         return True
@@ -262,13 +264,15 @@ def _be_main(job: Job, ear: Ear, exec_write: int, first: int) -> NoReturn:
                 exec_write = fcntl.fcntl(exec_write, fcntl.F_DUPFD_CLOEXEC, exec_write + 1)
             os.dup2(ear.line_write, job.start.ready_fd)
             os.set_inheritable(job.start.ready_fd, True)
+        if job.open_files is not None:
+            resource.setrlimit(resource.RLIMIT_NOFILE, job.open_files)
         _limit(job.start)
         if job.start.uid is not None:
             _become_user(job, job.start.uid)
         if not job.is_sealed and os.getppid() != first:
             raise OSError(errno.ESRCH, "its first process is gone")
         os.chdir(job.start.cwd)
-        if kernel.boottime() >= min(job.soft_at, job.deadline()):
+        if kernel.boottime() >= job.soft_at or job.deadline.has_rung():
             raise OSError(0, "its soft deadline has passed")
         env = {**job.start.env, **ear.environment}
         os.execvpe(job.start.argv[0], job.start.argv, env)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import ctypes
 import math
 import os
+import resource
 import select
 import signal
 import time
@@ -26,6 +27,7 @@ __all__ = [
     "CLONE_NEWUSER",
     "BoottimeTimer",
     "Process",
+    "allow_many_descriptors",
     "become_subreaper",
     "boottime",
     "children",
@@ -64,6 +66,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _libc_holding_gil = ctypes.PyDLL(None, use_errno=True)
 _libc.memmem.restype = ctypes.c_void_p
 _libc.memmem.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t]
+_libc.timerfd_settime.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p]
 
 
 def _checked(result: int, call: str) -> int:
@@ -163,13 +166,17 @@ def map_user(uid: int, gid: int) -> None:
 
 
 class BoottimeTimer:
-    """A file descriptor that becomes readable at a time of CLOCK_BOOTTIME, suspend included."""
+    """A file descriptor that becomes readable at a time of CLOCK_BOOTTIME, suspend included.
+
+    A child forked after it was made polls the same timer: it sees what is set later, too.
+    """
 
     def __init__(self) -> None:
         flags = os.O_NONBLOCK | os.O_CLOEXEC
         created = _libc.timerfd_create(ctypes.c_int(_CLOCK_BOOTTIME), ctypes.c_int(flags))
         self.fd = _checked(created, "timerfd_create")
         self._at = math.inf
+        self._spec = (ctypes.c_long * 4)()  # the interval, and the time
 
     def set(self, at: float) -> None:
         """Become readable at `at`, at once if that has passed; inf: never."""
@@ -177,11 +184,13 @@ class BoottimeTimer:
             return
         self._at = at
         ns = 0 if at == math.inf else max(int(at * 1e9), 1)
-        spec = (ctypes.c_long * 4)(0, 0, ns // 10**9, ns % 10**9)
-        result = _libc.timerfd_settime(
-            ctypes.c_int(self.fd), ctypes.c_int(_TFD_TIMER_ABSTIME), spec, ctypes.c_void_p(0)
-        )
+        self._spec[2], self._spec[3] = divmod(ns, 10**9)
+        result = _libc.timerfd_settime(self.fd, _TFD_TIMER_ABSTIME, self._spec, None)
         _checked(result, "timerfd_settime")
+
+    def has_rung(self) -> bool:
+        """Whether its time has come, and it was neither set anew nor cleared since."""
+        return is_readable(self.fd)
 
     def clear(self) -> None:
         """Acknowledge that it became readable."""
@@ -190,6 +199,9 @@ class BoottimeTimer:
         except BlockingIOError:
             return
         self._at = math.nan
+
+    def close(self) -> None:
+        os.close(self.fd)
 
 
 def wipe(secrets: Sequence[bytes]) -> None:
@@ -232,6 +244,14 @@ def fill_standard_descriptors() -> None:
     while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(fd, True)
     os.close(fd)
+
+
+def allow_many_descriptors() -> tuple[int, int]:
+    """As many as may be allowed without asking; what was allowed before, soft and hard."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (before[1], before[1]))
+    return before
 
 
 def close_all_but(keep: Iterable[int]) -> None:

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from incumbent.guardian import kernel
-from incumbent.guardian.page import SharedNumber
+from incumbent.guardian.shared_number import SharedNumber
 
 __all__ = ["FILES", "FILE_SIZE", "LogPipe", "Rotating", "Stamp", "relay", "stamped", "write_log"]
 

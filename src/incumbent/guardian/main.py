@@ -82,6 +82,7 @@ class _Guardian:
         self.selector = selectors.DefaultSelector()
         self.timer = kernel.BoottimeTimer()
         self.trees: dict[tuple[str, int], Tree] = {}
+        self.deadlines: dict[tuple[int, float], kernel.BoottimeTimer] = {}  # while a tree has it
         self.cgroups: dict[tuple[str, int], int] = {}  # descriptors to poll
         self.link: Link | None = None
         self.agent_pid = self.agent_pidfd = -1
@@ -93,11 +94,13 @@ class _Guardian:
         self.voice = 2
         self.helpers: set[int] = set()  # children that end when their pipe does
         self.logs = Logs(self.selector, self.helpers, self.say)
+        self.open_files: tuple[int, int] | None = None  # what programs may have
 
     def run(self, parent: int | None) -> int:
         kernel.fill_standard_descriptors()
         kernel.set_dumpable(False)
         kernel.become_subreaper()
+        self.open_files = kernel.allow_many_descriptors()  # we have five for each seat
         if stat.S_ISREG(os.fstat(2).st_mode):
             relay_pid, self.voice = relay(2)
             self.helpers.add(relay_pid)
@@ -227,6 +230,7 @@ class _Guardian:
             self.selector.unregister(changes)
         if tree.is_reaped:
             self.trees.pop((tree.seat, tree.epoch), None)
+            self.close_unused_deadlines()
 
     def on_closer_death(self) -> None:
         self.selector.unregister(self.closer_pidfd)
@@ -294,10 +298,12 @@ class _Guardian:
             if start.containment not in CONTAINMENTS:
                 raise OSError(errno.EINVAL, f"unknown containment {start.containment!r}")
             log = LogPipe(start.log, secrets) if start.log is not None else None
-            tree = Tree(action, secrets, log.write_end if log else None)
+            output = log.write_end if log else None
+            tree = Tree(action, self.deadline_of(action), secrets, output, self.open_files)
         except OSError as error:
             if log is not None:
                 log.close()
+            self.close_unused_deadlines()
             why = f"{start.containment}: {error.strerror}"
             self.events.append(a.SpawnFailed(*key, why, error.errno in PERMANENT))
             return
@@ -309,6 +315,19 @@ class _Guardian:
             self.watch(self.cgroups[key], lambda: self.on_cgroup(tree))
         if log is not None:
             self.logs.keep(key, log)
+
+    def deadline_of(self, action: a.SpawnSeat) -> kernel.BoottimeTimer:
+        """The timer of all that are to be dead by then."""
+        deadline = self.deadlines.get(action.whose_deadline)
+        if deadline is None:
+            deadline = self.deadlines[action.whose_deadline] = kernel.BoottimeTimer()
+        deadline.set(action.hard_at)
+        return deadline
+
+    def close_unused_deadlines(self) -> None:
+        used = {tree.whose_deadline for tree in self.trees.values()}
+        for whose in self.deadlines.keys() - used:
+            self.deadlines.pop(whose).close()
 
     def signal(self, action: a.Signal) -> None:
         tree = self.trees.get((action.seat, action.epoch))
@@ -322,14 +341,15 @@ class _Guardian:
             self.after_proof(tree)
 
     def write_deadline(self, action: a.WriteDeadline) -> None:
-        tree = self.trees.get((action.seat, action.epoch))
-        if tree is not None:
-            tree.write_deadline(action.hard_at)
+        deadline = self.deadlines.get(action.whose)
+        if deadline is not None:
+            deadline.set(action.hard_at)
 
     def reap(self, action: a.Reap) -> None:
         tree = self.trees.pop((action.seat, action.epoch), None)
         if tree is not None:
             tree.reap()
+            self.close_unused_deadlines()
 
     def run_closer(self, action: a.RunCloser) -> None:
         try:

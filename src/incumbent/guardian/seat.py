@@ -23,7 +23,6 @@ from incumbent.guardian.actions import (
     Reap,
     Send,
     Signal,
-    WriteDeadline,
 )
 from incumbent.guardian.messages import (
     Empty,
@@ -37,7 +36,7 @@ from incumbent.guardian.messages import (
     Told,
 )
 
-__all__ = ["EXTENDED_AT_MOST", "KILL_EVERY", "STUCK_AFTER", "Seat"]
+__all__ = ["EXTENDED_AT_MOST", "KILL_EVERY", "STUCK_AFTER", "Lease", "Seat"]
 
 KILL_EVERY = 0.1
 """Seconds between two rounds of SIGKILL to a tree that is not proven empty."""
@@ -51,12 +50,19 @@ STUCK_AFTER = 5.0
 
 
 @dataclass(slots=True)
-class Seat:
-    """The record of a seat's newest tree. `session_id` bounds whose leases count for it."""
+class Lease:
+    """Of one session: all seats started in it share it, and no later session's counts for them."""
 
-    start: Start
     session_id: int
     valid_until: float
+
+
+@dataclass(slots=True)
+class Seat:
+    """The record of a seat's newest tree."""
+
+    start: Start
+    lease: Lease
     spawned_at: float
     state: str = "starting"
     pid: int = 0
@@ -83,11 +89,11 @@ class Seat:
 
     @property
     def soft_at(self) -> float:
-        return self.valid_until - self.start.soft
+        return self.lease.valid_until - self.start.soft
 
     @property
     def hard_at(self) -> float:
-        return self.valid_until - self.start.hard
+        return self.lease.valid_until - self.start.hard
 
     @property
     def limit_at(self) -> float:
@@ -108,7 +114,7 @@ class Seat:
             main=self.main,
             told=self.told,
             beside=self.start.beside,
-            session_id=self.session_id,
+            session_id=self.lease.session_id,
         )
 
     # what happens to it
@@ -219,13 +225,6 @@ class Seat:
         self.killing_since = now
         self.kill_again_at = now + KILL_EVERY
         return [KillTree(*self.key, why)]
-
-    def leased(self, valid_until: float, paused: bool) -> list[Action]:
-        """The session's lease now reaches to `valid_until`; paused lifts the deadline."""
-        self.valid_until = valid_until
-        if self.is_empty:
-            return []
-        return [WriteDeadline(*self.key, math.inf if paused else self.hard_at)]
 
     def tick(self, now: float, paused: bool) -> list[Action]:
         """What the clock demands."""

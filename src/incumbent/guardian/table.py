@@ -50,8 +50,9 @@ from incumbent.guardian.actions import (
     Tick,
     TreeEmpty,
     WakeAt,
+    WriteDeadline,
 )
-from incumbent.guardian.seat import Seat
+from incumbent.guardian.seat import Lease, Seat
 
 __all__ = ["BYE_SLACK", "DEATHS_TO_GIVE_UP", "LEAVE_TIME", "Policy", "Table"]
 
@@ -116,7 +117,7 @@ class Table:
         self.newest_epoch: dict[str, int] = {}
         self.passport: dict[str, Any] | None = None
         self.hosts = ""
-        self.valid_until = -math.inf
+        self._lease = Lease(0, -math.inf)
         self.is_paused = False
         self._pause_number = 0  # of this generation's newest PAUSED
         self._phase = _Phase.SERVING
@@ -205,7 +206,7 @@ class Table:
             case m.Session():
                 self._session(message)
             case m.Lease():
-                return self._lease(message, now)
+                return self._leased(message, now)
             case m.Stop(seat=name, epoch=epoch, grace=grace):
                 return self._stop(name, epoch, grace, now)
             case m.Signal(seat=name, epoch=epoch, signo=signo):
@@ -244,21 +245,20 @@ class Table:
 
     def _session(self, message: m.Session) -> None:
         """Keep the passport. Another session id: the trees of the old one keep their lease."""
-        previous = self._session_id
         self.passport = dict(message.passport)
         self.hosts = message.hosts
-        if self._session_id != previous:
-            self.valid_until = -math.inf
+        if self._session_id != self._lease.session_id:
+            self._lease = Lease(self._session_id, -math.inf)
         smallest = self.passport.get("s_min_ms") or self.passport.get("timeout_ms")
         if isinstance(smallest, int) and smallest > 0:
             self.session_timeout = smallest / 1000
 
-    def _lease(self, message: m.Lease, now: float) -> list[Action]:
+    def _leased(self, message: m.Lease, now: float) -> list[Action]:
         if self.passport is None:
             return self._kill_agent("it sent a LEASE before its SESSION")
         self._quiet_since = now
         self._has_leased = True
-        self.valid_until = message.valid_until
+        self._lease.valid_until = message.valid_until
         zxid = self.passport.get("last_zxid", 0)
         self.passport["last_zxid"] = max(zxid, message.last_zxid)
         return [*self._write_deadlines(), self._lease_ack()]
@@ -267,12 +267,16 @@ class Table:
         return Send(m.LeaseAck(valid_until=self.valid_until, number=self._pause_number))
 
     def _write_deadlines(self) -> list[Action]:
-        actions: list[Action] = []
-        for seat in self.seats.values():
-            ours = seat.session_id == self._session_id
-            valid_until = self.valid_until if ours else seat.valid_until
-            actions += seat.leased(valid_until, self.is_paused)
-        return actions
+        """Once for all that share one."""
+        deadlines = {
+            (seat.lease.session_id, seat.start.hard): seat.hard_at
+            for seat in self.seats.values()
+            if not seat.is_empty
+        }
+        return [
+            WriteDeadline(whose, math.inf if self.is_paused else hard_at)
+            for whose, hard_at in deadlines.items()
+        ]
 
     def _start(self, start: m.Start, now: float) -> list[Action]:
         why = self._why_not(start, now)
@@ -283,15 +287,12 @@ class Table:
         if self._phase is _Phase.DRAINING and start.limit is not None:
             self._act_by = max(self._act_by, now + start.limit + BYE_SLACK)
         old = self.seats.pop(start.seat, None)
-        seat = Seat(
-            start=start,
-            session_id=self._session_id,
-            valid_until=self.valid_until,
-            spawned_at=now,
-        )
+        seat = Seat(start=start, lease=self._lease, spawned_at=now)
         self.seats[start.seat] = seat
-        hard_at = math.inf if self.is_paused else seat.hard_at
-        spawn = SpawnSeat(start, math.inf if self.is_paused else seat.soft_at, hard_at)
+        soft_at, hard_at = seat.soft_at, seat.hard_at
+        if self.is_paused:
+            soft_at = hard_at = math.inf
+        spawn = SpawnSeat(start, soft_at, hard_at, self._lease.session_id)
         return [*(old.reap_for_successor() if old else []), spawn]
 
     def _why_not(self, start: m.Start, now: float) -> str:
@@ -463,6 +464,11 @@ class Table:
     def is_done(self) -> bool:
         """Exit was given out."""
         return self._phase is _Phase.DONE
+
+    @property
+    def valid_until(self) -> float:
+        """Boottime seconds: the end of the newest session's lease; -inf: it has none."""
+        return self._lease.valid_until
 
     @property
     def _session_id(self) -> int:

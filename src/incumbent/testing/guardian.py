@@ -162,7 +162,7 @@ class SimGuardian:
             link.transport.write(encode(action.message))
 
     def spawn_seat(self, action: a.SpawnSeat) -> None:
-        self.processes.spawn(action.start, action.soft_at, action.hard_at, self.process)
+        self.processes.spawn(action, self.process)
 
     def signal(self, action: a.Signal) -> None:
         tree = self.processes.find(action.seat, action.epoch)
@@ -177,9 +177,7 @@ class SimGuardian:
             self.processes.kill(tree)
 
     def write_deadline(self, action: a.WriteDeadline) -> None:
-        tree = self.processes.find(action.seat, action.epoch)
-        if tree is not None:
-            self.processes.write_deadline(tree, action.hard_at)
+        self.processes.write_deadline(action.whose, action.hard_at)
 
     def reap(self, action: a.Reap) -> None:
         tree = self.processes.find(action.seat, action.epoch)

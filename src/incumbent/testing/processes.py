@@ -24,6 +24,7 @@ from incumbent.guardian.actions import (
     ProgramTold,
     SeatStarted,
     SpawnFailed,
+    SpawnSeat,
     TreeEmpty,
 )
 from incumbent.guardian.messages import Start, Told
@@ -105,6 +106,7 @@ class Tree:
         self.main = host.next_pid()
         self.pid = host.next_pid() if self.is_sealed else self.main
         self.hard_at = math.inf
+        self.whose_deadline = (0, 0.0)
         self.main_lives = False
         self.children = 0
         self.has_started = False
@@ -148,13 +150,15 @@ class Processes:
 
     # -- a life --------------------------------------------------------------------------------
 
-    def spawn(self, start: Start, soft_at: float, hard_at: float, owner: Process) -> None:
+    def spawn(self, action: SpawnSeat, owner: Process) -> None:
+        start = action.start
         program = self.behaves(start)
         tree = Tree(self, start, program, owner)
-        tree.hard_at = hard_at
+        tree.hard_at = action.hard_at
+        tree.whose_deadline = action.whose_deadline
         self.trees[(start.seat, start.epoch)] = tree
         owner.at_end.append(lambda: self._orphan(tree))
-        self.after(program.start_takes, self._exec, tree, soft_at)
+        self.after(program.start_takes, self._exec, tree, action.soft_at)
 
     def _exec(self, tree: Tree, soft_at: float) -> None:
         if tree.is_empty or tree.is_dying:
@@ -239,9 +243,11 @@ class Processes:
             tree.is_dying = True
             self.after(tree.program.dies_in, self._vanish, tree)
 
-    def write_deadline(self, tree: Tree, hard_at: float) -> None:
-        tree.hard_at = hard_at
-        self._watch_deadline(tree)
+    def write_deadline(self, whose: tuple[int, float], hard_at: float) -> None:
+        for tree in self.trees.values():
+            if tree.whose_deadline == whose:
+                tree.hard_at = hard_at
+                self._watch_deadline(tree)
 
     def _watch_deadline(self, tree: Tree) -> None:
         """A sealed tree's init ends it at its deadline, whatever happened to the guardian."""

@@ -23,6 +23,7 @@ class Tree:
     is_executed: bool = False
     is_unkillable: bool = False
     ignores_stop: bool = False
+    whose_deadline: tuple[int, float] = (0, 0.0)
     hard_at: float = 0.0
     is_reaped: bool = False
     signals: list[int] = field(default_factory=list)
@@ -137,6 +138,7 @@ class StandIn:
         self.trees[start.seat, start.epoch] = Tree(
             start,
             self.pids,
+            whose_deadline=action.whose_deadline,
             hard_at=action.hard_at,
             ignores_stop=self.next_tree_ignores_stop,
             is_unkillable=self.next_tree_is_unkillable,
@@ -159,7 +161,9 @@ class StandIn:
             self.pending.append(a.TreeEmpty(action.seat, action.epoch))
 
     def write_deadline(self, action: a.WriteDeadline) -> None:
-        self.trees[action.seat, action.epoch].hard_at = action.hard_at
+        for tree in self.trees.values():
+            if tree.whose_deadline == action.whose:
+                tree.hard_at = action.hard_at
 
     def reap(self, action: a.Reap) -> None:
         tree = self.trees[action.seat, action.epoch]

@@ -282,7 +282,7 @@ def test_each_lease_moves_every_deadline_before_it_is_acknowledged() -> None:
     world.say(m.Lease(generation=1, valid_until=1020.0, last_zxid=9))
 
     write, ack = (each for each in world.done if not isinstance(each, a.WakeAt))
-    assert write == a.WriteDeadline("web/0", 1, 1019.5)
+    assert write == a.WriteDeadline((0x1234, 0.5), 1019.5)
     assert ack == a.Send(m.LeaseAck(valid_until=1020.0))
     assert world.table.passport is not None and world.table.passport["last_zxid"] == 9
 
