@@ -92,6 +92,7 @@ def run(folder: Path, samples: int) -> Outcome:
         outcome.remarks.append(f"left out: {missing}")
         return outcome
     kinds = {
+        "bare socket": [sys.executable, str(_PEERS / "recipes_bare.py")],
         "asyncio": [sys.executable, str(_PEERS / "recipes_ours.py")],
         "blocking": [sys.executable, str(_PEERS / "recipes_ours.py")],
         "kazoo": [sys.executable, str(_PEERS / "recipes_kazoo.py")],
@@ -115,6 +116,8 @@ def run(folder: Path, samples: int) -> Outcome:
                 for name, argv in kinds.items():
                     if name == "blocking" and not row.has_blocking:
                         continue
+                    if name == "bare socket" and row.task not in ("lock", "holds"):
+                        continue
                     path = f"/{row.task}-{row.processes}-{name}-{number}"
                     hosts = far if row.is_far else apache.hosts
                     task = f"blocking-{row.task}" if name == "blocking" else row.task
@@ -130,14 +133,15 @@ def run(folder: Path, samples: int) -> Outcome:
         f"medians of {samples}; a rate is measured for {_FOR:g} s. Our taker is in the queue's "
         "`items()`, as a loop that takes is written; kazoo's queue keeps its listing too. kazoo's queue and Curator's "
         "SimpleDistributedQueue lose an item whose taker fails; kazoo's counter and Curator's may "
-        "count an addition twice when its answer is lost"
+        "count an addition twice when its answer is lost; a bare socket does what no lock can do "
+        "without, and nothing else: what the server and the disk allow"
     )
     return outcome
 
 
 def _line(row: Row, took: dict[str, list[float]]) -> tuple[str, ...]:
     medians = {name: statistics.median(each) for name, each in took.items() if each}
-    others = [value for name, value in medians.items() if name not in ("asyncio", "blocking")]
+    others = [value for name, value in medians.items() if name in ("kazoo", "Curator")]
     ours = medians["asyncio"]
     if row.is_rate:
         ratio = ours / max(others)

@@ -10,6 +10,7 @@ Rule of this file: no command's module is imported before it is known to be need
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
@@ -119,6 +120,8 @@ def _stub(name: str) -> Callable[[typer.Context], None]:
 def _what_is_wrong(message: str, command: str) -> str:
     """What typer has to say, as a clause, and where to read on."""
     text = message.rstrip(".")
+    if re.search(r": -\d", text):  # a number, taken for an option
+        text += " (before a value that begins with -, write --)"
     end = "" if text.endswith("?") else ";"
     return f"{text[:1].lower()}{text[1:]}{end} `{command} --help` shows what there is"
 

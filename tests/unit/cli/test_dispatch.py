@@ -109,6 +109,11 @@ def test_without_the_extra_there_is_a_server_and_help() -> None:
         (["zk", "create", "/a", "--ttl", "0"], "--ttl", " zk create"),
         (["barrier", "meet", "x"], "missing option '--count'", " barrier meet"),
         (["status", "--output", "xml"], "'xml'", " status"),
+        (
+            ["config", "set", "n", "-5"],
+            "before a value that begins with -, write --",
+            " config set",
+        ),
         (["up", "--colour"], "unrecognized arguments: --colour", " up"),
         (["agent", "--colour"], "unrecognized arguments: --colour", " agent"),
         (["server", "--dta", "x"], "unrecognized arguments: --dta x", " server"),
