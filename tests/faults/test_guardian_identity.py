@@ -253,11 +253,50 @@ def test_a_cgroups_limits_are_written_before_anybody_is_in_it(tmp_path: Path) ->
 
 
 @pytest.mark.skipif(bool(why_no_cgroups()), reason=why_no_cgroups())
-def test_what_a_cgroup_cannot_limit_is_said(tmp_path: Path) -> None:
+def test_what_a_cgroup_can_limit_the_kernel_limits_and_what_it_cannot_is_said(
+    tmp_path: Path,
+) -> None:
     controllers, why = hand_down(cgroups())
 
     assert controllers <= {"cpu", "memory", "pids"}
     assert bool(why) == (controllers != {"cpu", "memory", "pids"})
+    with guardian(tmp_path) as g:
+        agent = g.connected()
+
+        def start(script: str, **limits: str) -> Path:
+            """The cgroup of a program with these limits, which has begun."""
+            named = {name.replace("_", "."): limit for name, limit in limits.items()}
+            agent.say(shell(g, script, containment="contained", cgroup_limits=named))
+            agent.expect(m.Started, epoch=g.epoch)
+            return Path(g.cgroup)
+
+        def stop() -> None:
+            agent.say(m.Stop(seat="web/0", epoch=g.epoch, grace=0.0))
+            agent.expect(m.Empty, epoch=g.epoch)
+
+        if "pids" in controllers:
+            cgroup = start("while :; do sleep 1000 & done", pids_max="12")
+            wait_until(
+                lambda: "max 0" not in (cgroup / "pids.events").read_text(), what="a refusal"
+            )
+            assert int((cgroup / "pids.current").read_text()) <= 12
+            stop()
+        if "memory" in controllers:
+            cgroup = start(
+                "perl -e '$all = \"x\" x (256 << 20); sleep 1000'; sleep 1000",
+                memory_max="33554432",
+            )
+            wait_until(
+                lambda: "\nmax 0\n" not in (cgroup / "memory.events").read_text(), what="a refusal"
+            )
+            assert int((cgroup / "memory.current").read_text()) <= 33554432
+            stop()
+        if "cpu" in controllers:
+            cgroup = start("while :; do :; done", cpu_max="10000 100000")
+            wait_until(
+                lambda: "nr_throttled 0" not in (cgroup / "cpu.stat").read_text(), what="a pause"
+            )
+            stop()
 
 
 def _count(uid: int) -> int:

@@ -40,7 +40,7 @@ from incumbent.errors import (
     SessionExpired,
 )
 from incumbent.recipes.dialects import Contender, Dialect
-from incumbent.recipes.flight import flight, take_outcome
+from incumbent.recipes.flight import depart, flight, landed, take_outcome
 from incumbent.recipes.hold import LASTING, Hold, Scope
 from incumbent.recipes.latch import Latch
 from incumbent.recipes.ledger import Ledger, Pause
@@ -225,6 +225,8 @@ class Place:
             self.is_released = True
             self._forget_state()
             self._released = self.ledger.delete(self.path, self.czxid, self.session_id)
+            if self.listing and self.listing[-1] != self._ours:
+                self._client.flush()  # somebody waits for it
             if self._watches_own:
                 forget = partial(self._client.unwatch, self.path, self._own_changed)
                 self._released.add_done_callback(lambda _: forget())
@@ -306,7 +308,9 @@ class Place:
 
     async def _look(self) -> bool:
         """Read the queue again. False if that did not do: the session is not believed in now."""
-        (children,) = await flight(self._client, GetChildren(self.directory))
+        asked = depart(self._client, GetChildren(self.directory))
+        self._client.flush()  # we may be next, and everybody behind us waits
+        (children,) = await landed(asked)
         self.raise_if_gone()
         if not isinstance(children, list) or not self._is_believed():
             return False

@@ -104,6 +104,9 @@ class StandIn:
             future.set_exception(error)
         return future
 
+    def flush(self) -> None:
+        """What is submitted is answered at once here."""
+
     def _answer(self, request: Any) -> Any:
         match request:
             case Multi():
