@@ -46,7 +46,10 @@ class Talk:
                     break
                 yield data[at + 4 : end]
                 at = end
-            data = data[at:] + self.socket.recv(65536)
+            more = self.socket.recv(65536)
+            if not more:
+                raise ConnectionError("the server closed the connection")
+            data = data[at:] + more
 
     def until(self, number: int) -> tuple[int, bytes]:
         """The error and the body of the next answer with this number."""

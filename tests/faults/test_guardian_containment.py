@@ -57,7 +57,7 @@ class Watched:
         hard_at: float = math.inf,
         output: int | None = None,
     ) -> None:
-        action = SpawnSeat(shell(script, containment), soft_at, hard_at)
+        action = SpawnSeat(shell(script, containment), soft_at, hard_at, 0)
         self.deadline = kernel.BoottimeTimer()
         self.deadline.set(hard_at)
         self.tree = Tree(action, self.deadline, (), output)

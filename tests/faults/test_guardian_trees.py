@@ -12,6 +12,7 @@ from tests.cgroups import with_cgroups
 from tests.programs.guardian_under_test import guardian
 from tests.waiting import wait_until
 
+from incumbent.guardian import kernel
 from incumbent.guardian import messages as m
 from incumbent.guardian.containment import probe
 
@@ -105,6 +106,61 @@ def test_the_hard_deadline_holds_while_the_guardian_is_frozen(
         wait_until(g.all_dead, what="the tree to end itself")
         g.process.send_signal(signal.SIGCONT)
         agent.expect(m.Empty, epoch=1)
+
+
+@contained
+def test_the_hard_deadline_holds_from_the_start_on(tmp_path: Path, containment: str) -> None:
+    with guardian(tmp_path) as g:
+        agent = g.connected(4.0)
+        g.run(agent, g.nasty("ignores-stop", containment=containment))
+
+        g.process.send_signal(signal.SIGSTOP)
+
+        wait_until(g.all_dead, what="the tree to end itself")
+        g.process.send_signal(signal.SIGCONT)
+        agent.expect(m.Empty, epoch=1)
+
+
+@contained
+def test_each_margin_has_its_own_deadline(tmp_path: Path, containment: str) -> None:
+    with guardian(tmp_path) as g:
+        agent = g.connected()
+        pidfds = []
+        for hard in (2.5, 0.2):
+            order = g.nasty(
+                "ignores-stop", seat=f"s/{hard}", soft=3.0, hard=hard, containment=containment
+            )
+            agent.say(order)
+            pidfds.append(os.pidfd_open(agent.expect(m.Started, seat=order.seat).main))
+        agent.lease(4.0)
+
+        g.process.send_signal(signal.SIGSTOP)
+
+        early, late = pidfds
+        wait_until(lambda: kernel.is_readable(early), what="the one with the larger margin to end")
+        assert not kernel.is_readable(late)
+        wait_until(lambda: kernel.is_readable(late), what="the other one to end")
+        for each in pidfds:
+            os.close(each)
+
+
+@contained
+def test_a_first_process_of_which_nothing_is_wanted_does_not_wake(
+    tmp_path: Path, containment: str
+) -> None:
+    with guardian(tmp_path) as g:
+        agent = g.connected(4.0)
+        first = g.run(agent, g.nasty("plain", containment=containment)).pid
+        state = Path(f"/proc/{first}/status")
+
+        def woken() -> list[str]:
+            return [line for line in state.read_text().splitlines() if "ctxt_switches" in line]
+
+        before = woken()
+        agent.lease(60.0)
+        time.sleep(4.0)  # beyond what was the deadline
+
+        assert woken() == before
 
 
 @contained

@@ -67,7 +67,9 @@ def end_process(pid: int, started: int, timeout: float) -> bool:
         if start_time(pid) != started:
             return True  # somebody else's pid by now, or a zombie
         signal.pidfd_send_signal(pidfd, signal.SIGKILL)
-        return bool(select.select([pidfd], [], [], timeout)[0])
+        poll = select.poll()  # not select, which knows the first 1,024 descriptors
+        poll.register(pidfd, select.POLLIN)
+        return bool(poll.poll(timeout * 1000))
     except ProcessLookupError:
         return True
     finally:

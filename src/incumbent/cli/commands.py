@@ -120,7 +120,7 @@ def _stub(name: str) -> Callable[[typer.Context], None]:
 def _what_is_wrong(message: str, command: str) -> str:
     """What typer has to say, as a clause, and where to read on."""
     text = message.rstrip(".")
-    if re.search(r": -\d", text):  # a number, taken for an option
+    if re.match(r"no such option: -\d", text, re.IGNORECASE):
         text += " (before a value that begins with -, write --)"
     end = "" if text.endswith("?") else ";"
     return f"{text[:1].lower()}{text[1:]}{end} `{command} --help` shows what there is"

@@ -19,9 +19,8 @@ The driver's contract:
     `SpawnFailed` (nothing of it is left alive), or, if it was killed meanwhile, TreeEmpty
     alone. The forked child checks `soft_at` itself, as the last thing before exec.
  5. After SeatStarted: `MainExited` once, when main ended by itself or by a signal (it may
-    be missing if the tree was killed), then `TreeEmpty` once, only on proof: sealed, the
-    init's pidfd is readable; swept, two sweeps in succession found nobody. KillTree is
-    repeated until then; each call kills whatever lives now.
+    be missing if the tree was killed), then `TreeEmpty` once, only on proof (containment.py
+    has them). KillTree is repeated until then; each call kills whatever lives now.
  6. The tree's first process is not reaped, so that its pid names nothing else, before
     Reap; a Reap of something alive, or done already, does nothing.
  7. WakeAt(t) replaces any earlier one; at t (or later, or too early, without harm)
@@ -214,7 +213,7 @@ class SpawnSeat:
     start: Start
     soft_at: float
     hard_at: float
-    session_id: int = 0
+    session_id: int
 
     @property
     def whose_deadline(self) -> tuple[int, float]:

@@ -102,29 +102,31 @@ class Tree:
         with ExitStack() as to_undo, ExitStack() as to_close:
             self.cgroup = Cgroup(start.cgroup, start.cgroup_limits) if start.cgroup else None
             to_undo.callback(self.leave_cgroup)
-            self.channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            to_undo.callback(self.channel.close)
-            to_close.callback(theirs.close)
-            self.channel.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
-            self.channel.setblocking(False)
-            go_read, go_write = os.pipe()
-            to_close.callback(os.close, go_read)
-            to_close.callback(os.close, go_write)  # without the byte: the child ends
-            job = Job(
-                start=start,
-                soft_at=action.soft_at,
-                deadline=deadline,
-                channel=theirs,
-                go=go_read,
-                output=output,
-                secrets=tuple(secrets),
-                is_sealed=self.is_sealed,
-                user=(os.geteuid(), os.getegid()),
-                kill_fd=self.cgroup.kill_fd if self.cgroup and not self.is_sealed else None,
-                open_files=open_files,
-            )
-            self.pid = _fork(job, go_write, self.cgroup.fd if self.cgroup else None)
+            with ExitStack() as childs:  # closed before more are needed: what may fail, fails first
+                self.channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+                to_undo.callback(self.channel.close)
+                childs.callback(theirs.close)
+                self.channel.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+                self.channel.setblocking(False)
+                go_read, go_write = os.pipe()
+                childs.callback(os.close, go_read)
+                to_close.callback(os.close, go_write)  # without the byte: the child ends
+                job = Job(
+                    start=start,
+                    soft_at=action.soft_at,
+                    deadline=deadline,
+                    channel=theirs,
+                    go=go_read,
+                    output=output,
+                    secrets=tuple(secrets),
+                    is_sealed=self.is_sealed,
+                    user=(os.geteuid(), os.getegid()),
+                    kill_fd=self.cgroup.kill_fd if self.cgroup and not self.is_sealed else None,
+                    open_files=open_files,
+                )
+                self.pid = _fork(job, go_write, self.cgroup.fd if self.cgroup else None)
             self.pidfd = os.pidfd_open(self.pid)
+            to_undo.callback(os.close, self.pidfd)
             self.start_time = kernel.start_time(self.pid)  # ours until we reap it
             with suppress(BrokenPipeError):  # dead already: its pidfd says so
                 os.write(go_write, b"g")
@@ -263,8 +265,11 @@ def _fork(job: Job, close_in_child: int, cgroup: int | None) -> int:
     flags |= kernel.CLONE_NEWUSER if job.needs_user_namespace else 0
     pid = kernel.clone(flags, cgroup) if flags or cgroup is not None else os.fork()
     if pid == 0:
-        os.close(close_in_child)
-        be_first(job)
+        try:
+            os.close(close_in_child)
+            be_first(job)
+        finally:
+            os._exit(1)  # whatever comes: nothing of ours is undone there
     return pid
 
 
@@ -301,7 +306,7 @@ def _try(containment: str, cgroups: Path | None) -> str:
     )
     try:
         with closing(kernel.BoottimeTimer()) as never:
-            tree = Tree(SpawnSeat(start, math.inf, math.inf), never, (), None)
+            tree = Tree(SpawnSeat(start, math.inf, math.inf, 0), never, (), None)
     except OSError as error:
         return error.strerror or str(error)
     died = kernel.is_readable(tree.pidfd, _PROBE_TIME)

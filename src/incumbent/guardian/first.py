@@ -272,7 +272,7 @@ def _be_main(job: Job, ear: Ear, exec_write: int, first: int) -> NoReturn:
         if not job.is_sealed and os.getppid() != first:
             raise OSError(errno.ESRCH, "its first process is gone")
         os.chdir(job.start.cwd)
-        if kernel.boottime() >= job.soft_at or job.deadline.has_rung():
+        if kernel.boottime() >= job.soft_at:
             raise OSError(0, "its soft deadline has passed")
         env = {**job.start.env, **ear.environment}
         os.execvpe(job.start.argv[0], job.start.argv, env)

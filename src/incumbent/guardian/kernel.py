@@ -246,12 +246,15 @@ def fill_standard_descriptors() -> None:
     os.close(fd)
 
 
-def allow_many_descriptors() -> tuple[int, int]:
-    """As many as may be allowed without asking; what was allowed before, soft and hard."""
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with suppress(OSError, ValueError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (before[1], before[1]))
-    return before
+def allow_many_descriptors() -> tuple[int, int] | None:
+    """As many as we may have, and our children; what was allowed before, soft and hard, None:
+    nothing has changed."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    except (OSError, ValueError):  # a hard limit beyond fs.nr_open: it could not be set again
+        return None
+    return None if soft == hard else (soft, hard)
 
 
 def close_all_but(keep: Iterable[int]) -> None:

@@ -100,7 +100,9 @@ class _Guardian:
         kernel.fill_standard_descriptors()
         kernel.set_dumpable(False)
         kernel.become_subreaper()
-        self.open_files = kernel.allow_many_descriptors()  # we have five for each seat
+        self.open_files = (
+            kernel.allow_many_descriptors()
+        )  # each seat takes four, with a cgroup eight
         if stat.S_ISREG(os.fstat(2).st_mode):
             relay_pid, self.voice = relay(2)
             self.helpers.add(relay_pid)
@@ -140,7 +142,7 @@ class _Guardian:
         for action in actions:
             a.carry_out(action, self)
         for each in (event, *actions):
-            if each is not None and type(each) is not a.WriteDeadline:  # of many, each beat
+            if each is not None and type(each) is not a.WriteDeadline:  # with each beat
                 self.say(self.tell(each))
 
     # ── what the selector says

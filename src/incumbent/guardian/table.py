@@ -248,7 +248,9 @@ class Table:
         self.passport = dict(message.passport)
         self.hosts = message.hosts
         if self._session_id != self._lease.session_id:
-            self._lease = Lease(self._session_id, -math.inf)
+            leases = (seat.lease for seat in self.seats.values())
+            known = (each for each in leases if each.session_id == self._session_id)
+            self._lease = next(known, Lease(self._session_id, -math.inf))
         smallest = self.passport.get("s_min_ms") or self.passport.get("timeout_ms")
         if isinstance(smallest, int) and smallest > 0:
             self.session_timeout = smallest / 1000

@@ -177,7 +177,7 @@ class SimGuardian:
             self.processes.kill(tree)
 
     def write_deadline(self, action: a.WriteDeadline) -> None:
-        self.processes.write_deadline(action.whose, action.hard_at)
+        self.processes.write_deadline(action, self.process)
 
     def reap(self, action: a.Reap) -> None:
         tree = self.processes.find(action.seat, action.epoch)

@@ -26,6 +26,7 @@ from incumbent.guardian.actions import (
     SpawnFailed,
     SpawnSeat,
     TreeEmpty,
+    WriteDeadline,
 )
 from incumbent.guardian.messages import Start, Told
 from incumbent.testing.hosts import Host, Process
@@ -92,9 +93,9 @@ class Tree:
     """
 
     def __init__(
-        self, processes: Processes, start: Start, program: Program, owner: Process
+        self, processes: Processes, action: SpawnSeat, program: Program, owner: Process
     ) -> None:
-        host = processes.host
+        start, host = action.start, processes.host
         self.processes = processes
         self.program = program
         self.owner = owner
@@ -105,8 +106,8 @@ class Tree:
         self.is_sealed = start.containment == "sealed"
         self.main = host.next_pid()
         self.pid = host.next_pid() if self.is_sealed else self.main
-        self.hard_at = math.inf
-        self.whose_deadline = (0, 0.0)
+        self.hard_at = action.hard_at
+        self.whose_deadline = action.whose_deadline
         self.main_lives = False
         self.children = 0
         self.has_started = False
@@ -153,9 +154,7 @@ class Processes:
     def spawn(self, action: SpawnSeat, owner: Process) -> None:
         start = action.start
         program = self.behaves(start)
-        tree = Tree(self, start, program, owner)
-        tree.hard_at = action.hard_at
-        tree.whose_deadline = action.whose_deadline
+        tree = Tree(self, action, program, owner)
         self.trees[(start.seat, start.epoch)] = tree
         owner.at_end.append(lambda: self._orphan(tree))
         self.after(program.start_takes, self._exec, tree, action.soft_at)
@@ -243,10 +242,10 @@ class Processes:
             tree.is_dying = True
             self.after(tree.program.dies_in, self._vanish, tree)
 
-    def write_deadline(self, whose: tuple[int, float], hard_at: float) -> None:
+    def write_deadline(self, action: WriteDeadline, owner: Process) -> None:
         for tree in self.trees.values():
-            if tree.whose_deadline == whose:
-                tree.hard_at = hard_at
+            if tree.whose_deadline == action.whose and tree.owner is owner:
+                tree.hard_at = action.hard_at
                 self._watch_deadline(tree)
 
     def _watch_deadline(self, tree: Tree) -> None:

@@ -138,6 +138,12 @@ def test_a_wrong_call_is_one_line_and_names_the_help_of_that_command(
     assert done.stderr.count("\n") == 1
 
 
+def test_a_value_that_is_wrong_for_its_option_is_not_said_to_need_dashes() -> None:
+    done = run("zk", "create", "/a", "--ttl", "-5")
+
+    assert done.returncode == 2 and "write --" not in done.stderr
+
+
 @pytest.mark.parametrize("code", ["256", "-1", "yes"])
 def test_an_exit_code_that_there_cannot_be_is_refused_in_one_line(code: str) -> None:
     done = run("once", "report", f"--if-done={code}", "--", "true")

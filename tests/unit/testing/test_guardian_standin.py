@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
@@ -10,6 +11,7 @@ import pytest
 
 from incumbent.guardian import codec
 from incumbent.guardian import messages as m
+from incumbent.guardian.actions import SpawnSeat
 from incumbent.guardian.table import Policy
 from incumbent.testing.auditor import audit
 from incumbent.testing.guardian import SimGuardian
@@ -300,7 +302,7 @@ def test_two_programs_of_one_seat_are_seen_by_the_auditor() -> None:
         start = m.Start(
             generation=1, seat="web", epoch=2, soft=1, hard=0, argv=("web",), env={}, cwd="/"
         )
-        other.spawn(start, float("inf"), float("inf"), town.guardian.process)
+        other.spawn(SpawnSeat(start, math.inf, math.inf, 1), town.guardian.process)
         await asyncio.sleep(1)
 
     town = Town()
