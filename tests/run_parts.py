@@ -74,7 +74,10 @@ PARTS = {
         options=_PARALLEL,
     ),
     "simulation": Part(
-        paths=("tests/simulation",), options=(*_PARALLEL, "--timeout=600"), beside="kills"
+        paths=("tests/simulation",),
+        options=(*_PARALLEL, "--timeout=600"),
+        beside="kills",
+        limit=2400.0,  # it gets what the others leave
     ),
     "conformance": Part(paths=("tests/conformance",), options=_BY_FILE),
     "faults": Part(paths=("tests/faults",), options=_BY_FILE),

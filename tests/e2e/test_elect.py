@@ -254,7 +254,11 @@ def test_ctrl_c_while_waiting_leaves_the_queue_and_closes_the_session(
     )
     everyone = (first, second, third)
     wait_until(lambda: all(each.lines() for each in everyone), what="three to stand")
-    leader = next(each for each in everyone if "is the leader" in each.lines()[-1])
+    leader = wait_until(
+        lambda: next((each for each in everyone if "is the leader" in each.lines()[-1]), None),
+        what="one to lead",
+    )
+    assert leader is not None
     middle = next(
         each for each in everyone if each.lines()[-1].endswith(f"watching {node_of(leader)}")
     )

@@ -29,6 +29,7 @@ from incumbent.testing.auditor import Expectations, audit
 from incumbent.testing.witness import command
 
 KILLS = int(os.environ.get("KILLS", "50"))
+pytestmark = pytest.mark.timeout(120 + 10 * KILLS)  # seconds, on the slowest machine
 SESSION = float(os.environ.get("SESSION", "1"))
 TICK = float(os.environ.get("TICK", "0.1"))
 NAMES = ("n1", "n2", "n3")
