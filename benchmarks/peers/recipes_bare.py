@@ -80,19 +80,18 @@ class Lock:
             ahead = [name for name in _names(children) if name < ours[-12:]]
             if not ahead:
                 break
-            if self.is_gone(max(ahead)) and len(ahead) == 1:
+            self.wait_for_the_end_of(max(ahead))
+            if len(ahead) == 1:
                 break
             talk.socket.sendall(self.list)
         self.leave = _request(DELETE, wire.Op.DELETE, ours, b"\xff\xff\xff\xff")
 
-    def is_gone(self, name: bytes) -> bool:
-        """Return when it is."""
+    def wait_for_the_end_of(self, name: bytes) -> None:
         watch = _request(WATCH, wire.Op.GET_DATA, self.path + b"/" + name, b"\x01")
         self.talk.socket.sendall(watch)
         error, _ = self.talk.until(WATCH)
         if not error:
             self.talk.until(EVENT)
-        return True
 
 
 def _names(children: bytes) -> list[bytes]:

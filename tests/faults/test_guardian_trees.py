@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.cgroups import with_cgroups
-from tests.programs.guardian_under_test import guardian
+from tests.programs.guardian_under_test import Agent, GuardianUnderTest, guardian
 from tests.waiting import wait_until
 
 from incumbent.guardian import kernel
@@ -101,11 +101,7 @@ def test_the_hard_deadline_holds_while_the_guardian_is_frozen(
         g.run(agent, g.nasty(kind, containment=containment))
         agent.lease(2.0)
 
-        g.process.send_signal(signal.SIGSTOP)
-
-        wait_until(g.all_dead, what="the tree to end itself")
-        g.process.send_signal(signal.SIGCONT)
-        agent.expect(m.Empty, epoch=1)
+        _ends_while_its_guardian_is_frozen(g, agent)
 
 
 @contained
@@ -114,11 +110,14 @@ def test_the_hard_deadline_holds_from_the_start_on(tmp_path: Path, containment: 
         agent = g.connected(4.0)
         g.run(agent, g.nasty("ignores-stop", containment=containment))
 
-        g.process.send_signal(signal.SIGSTOP)
+        _ends_while_its_guardian_is_frozen(g, agent)
 
-        wait_until(g.all_dead, what="the tree to end itself")
-        g.process.send_signal(signal.SIGCONT)
-        agent.expect(m.Empty, epoch=1)
+
+def _ends_while_its_guardian_is_frozen(g: GuardianUnderTest, agent: Agent) -> None:
+    g.process.send_signal(signal.SIGSTOP)
+    wait_until(g.all_dead, what="the tree to end itself")
+    g.process.send_signal(signal.SIGCONT)
+    agent.expect(m.Empty, epoch=1)
 
 
 @contained
@@ -149,16 +148,18 @@ def test_a_first_process_of_which_nothing_is_wanted_does_not_wake(
     tmp_path: Path, containment: str
 ) -> None:
     with guardian(tmp_path) as g:
-        agent = g.connected(4.0)
+        agent = g.connected()
         first = g.run(agent, g.nasty("plain", containment=containment)).pid
         state = Path(f"/proc/{first}/status")
 
         def woken() -> list[str]:
             return [line for line in state.read_text().splitlines() if "ctxt_switches" in line]
 
+        wait_until(lambda: kernel.Process(first).state == "S", what="it to have said its words")
         before = woken()
+        old_deadline = agent.lease(3.0)
         agent.lease(60.0)
-        time.sleep(4.0)  # beyond what was the deadline
+        wait_until(lambda: kernel.boottime() > old_deadline, what="the old deadline to pass")
 
         assert woken() == before
 

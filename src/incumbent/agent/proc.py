@@ -7,12 +7,12 @@ a stranger that has the pid by now is left alone.
 from __future__ import annotations
 
 import os
-import select
 import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from incumbent.guardian import kernel
 from incumbent.runtime_file import start_time
 
 __all__ = ["OWNER", "end_process", "end_seat", "marked", "parse_mark"]
@@ -67,9 +67,7 @@ def end_process(pid: int, started: int, timeout: float) -> bool:
         if start_time(pid) != started:
             return True  # somebody else's pid by now, or a zombie
         signal.pidfd_send_signal(pidfd, signal.SIGKILL)
-        poll = select.poll()  # not select, which knows the first 1,024 descriptors
-        poll.register(pidfd, select.POLLIN)
-        return bool(poll.poll(timeout * 1000))
+        return kernel.is_readable(pidfd, timeout)
     except ProcessLookupError:
         return True
     finally:

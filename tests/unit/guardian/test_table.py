@@ -320,6 +320,17 @@ def test_a_tree_that_outlives_sigkill_is_stuck_retried_and_never_called_empty() 
     assert [each.tag for each in world.take()][-1] == "EMPTY"
 
 
+def test_a_session_that_comes_again_has_the_lease_of_its_programs() -> None:
+    world = running()
+    for session_id in (99, 0x1234):
+        world.say(m.Session(generation=1, passport=passport(session_id=session_id), hosts="h"))
+
+    world.say(m.Lease(generation=1, valid_until=1020.0, last_zxid=9))
+
+    assert world.trees["web/0", 1].hard_at == 1019.5
+    assert world.table.seats["web/0"].hard_at == 1019.5
+
+
 def test_a_new_sessions_lease_does_not_prolong_the_old_sessions_programs() -> None:
     world = running()
 
