@@ -79,6 +79,8 @@ class Call:
     wanted    with the server's paths, and the watch that it is to leave behind
     request   as it is sent
     watcher   who waits for that watch, until it is registered or given up
+    future    gets the outcome; or else
+    told      is called with it, a value or an error, in the moment in which it is known
     then      for the client's own calls (beats, pings): called with the answer's value, or the
               `Refused`, in the moment of the answer
     reserved  path bytes of ephemerals that this call may make
@@ -97,6 +99,7 @@ class Call:
         "sent_at",
         "then",
         "timer",
+        "told",
         "wanted",
         "watcher",
     )
@@ -105,8 +108,9 @@ class Call:
         self,
         request: Request,
         body: bytes,
-        future: asyncio.Future[Any],
+        future: asyncio.Future[Any] | None = None,
         *,
+        told: Callable[[Any], None] | None = None,
         asked: Request | None = None,
         wanted: Request | None = None,
         root: Chroot | None = None,
@@ -119,12 +123,38 @@ class Call:
         self.root = root
         self.body = body
         self.future = future
+        self.told = told
         self.watcher = watcher
         self.then = then
         self.sent_at: float | None = None
         self.limit: float | None = None
         self.due_at = 0.0
         self.reserved = 0
+
+    @property
+    def is_over(self) -> bool:
+        """It has its outcome, or nobody awaits it any more."""
+        return self.told is None if self.future is None else self.future.done()
+
+    def finish(self, value: Any) -> None:
+        """Its outcome, a value or an exception. Not told if it is over."""
+        future = self.future
+        if future is None:
+            told, self.told = self.told, None
+            if told is not None:
+                told(value)
+        elif future.done():
+            return
+        elif isinstance(value, Exception):
+            future.set_exception(value)
+        else:
+            future.set_result(value)
+
+    def cancel(self) -> None:
+        """Nobody awaits it any more. Not sent yet, it never is."""
+        self.told = None
+        if self.future is not None:
+            self.future.cancel()
 
     def frame(self, xid: int) -> bytes:
         """The request under this xid, with the frame's length."""

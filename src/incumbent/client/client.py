@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, asynccontextmanager
 from typing import Any
 
 from incumbent.client.acls import AclOf, dressed
+from incumbent.client.calls import Call
 from incumbent.client.connection import ConnectionFailed
 from incumbent.client.events import Events
 from incumbent.client.handshake import SASL_SCHEMES
@@ -120,9 +121,11 @@ class Client(Session, Verbs):
         is_first, self._is_closing = not self._is_closing, True
         if is_first and self._task is not None and self._is_live:
             try:
-                await self._traffic.submit(
-                    CloseSession(), timeout=self.numbers.silence, watcher=None
+                closed: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+                self._traffic.submit(
+                    CloseSession(), timeout=self.numbers.silence, watcher=None, future=closed
                 )
+                await closed
             except IncumbentError as error:
                 self._log(f"session {self.session_id:#x} was not closed, it will expire: {error}")
                 return False
@@ -158,16 +161,34 @@ class Client(Session, Verbs):
         `watcher` goes with a read that has `watch` set, or an `AddWatch`; it is registered when
         the answer comes. `absolute`: the paths are not below the chroot.
         """
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         if why := self._why_unusable():
-            future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-            error = SessionClosed(self.session_id, f"the client cannot be used: {why}")
-            future.set_exception(error)
+            future.set_exception(self._unusable(why))
             return future
         self._look()
         if self.acl_of is not None:
             request = dressed(request, self.acl_of, str if absolute else self.root.down)
         root = None if absolute or not self.root.path else self.root
-        return self._traffic.submit(request, timeout=timeout, watcher=watcher, root=root)
+        self._traffic.submit(request, timeout=timeout, watcher=watcher, root=root, future=future)
+        return future
+
+    def ask(
+        self, request: Request, told: Callable[[Any], None], *, watcher: Watcher | None = None
+    ) -> Call:
+        """As `submit`, for whoever needs no future: `told` is called with the answer's value, or
+        the error, in the moment in which it is known, which may be now.
+
+        After `cancel()` of what this returns nobody is told.
+        """
+        if why := self._why_unusable():
+            call = Call(request, b"", told=told)
+            call.finish(self._unusable(why))
+            return call
+        self._look()
+        if self.acl_of is not None:
+            request = dressed(request, self.acl_of, self.root.down)
+        root = self.root if self.root.path else None
+        return self._traffic.submit(request, timeout=None, watcher=watcher, root=root, told=told)
 
     def flush(self) -> None:
         """Send what was submitted in this turn of the loop now, and not at its end."""
@@ -248,6 +269,9 @@ class Client(Session, Verbs):
         if self._cell.now is State.CLOSED:
             return SessionClosed(self.session_id, "the client was closed")
         return SessionExpired(self.session_id, "the session is over")
+
+    def _unusable(self, why: str) -> SessionClosed:
+        return SessionClosed(self.session_id, f"the client cannot be used: {why}")
 
     def _why_unusable(self) -> str:
         if os.getpid() != self._pid:

@@ -153,11 +153,11 @@ class Handshake:
         Both leave in one write. An attach whose answer is lost would let it live on at the server
         each time anew, for as long as answers are lost.
         """
-        closing = self._own(CloseSession())  # it will read nothing: any zxid will do
+        closing, closed = _own(CloseSession())  # it will read nothing: any zxid will do
         connection, response = await self.reach(host, identity, 0, last_word=closing)
         try:
             if response.timeout_ms > 0:
-                await closing.future
+                await closed
         finally:
             connection.drop("its session is closed")
 
@@ -174,14 +174,9 @@ class Handshake:
         """The answer's value, or the `Refused`, on a connection that is not up."""
         if not connection.is_open:
             raise ConnectionFailed("the server closed the connection")
-        call = self._own(request)
+        call, answer = _own(request)
         connection.send([call], xid)
-        return await call.future
-
-    def _own(self, request: Request) -> Call:
-        """A request of the client's own; its answer's value, or the `Refused`, in its future."""
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        return Call(request, request.encode(0), future, then=_hand_over)
+        return await answer
 
     def _exchange(self, scheme: str, credential: bytes, host: Host) -> Exchange:
         if scheme == "gssapi":
@@ -201,6 +196,12 @@ class Handshake:
             raise AuthFailed(session_id, str(error)) from None
 
 
-def _hand_over(call: Call, value: object) -> None:
-    if not call.future.done():
-        call.future.set_result(value)
+def _own(request: Request) -> tuple[Call, asyncio.Future[Any]]:
+    """A request of the client's own, and its answer's value or the `Refused`."""
+    answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    def hand_over(call: Call, value: object) -> None:
+        if not answer.done():
+            answer.set_result(value)
+
+    return Call(request, request.encode(0), answer, then=hand_over), answer

@@ -391,8 +391,8 @@ class Session:
     def dropped(self, connection: Connection, why: str, unanswered: Sequence[Call]) -> None:
         if connection is not self._connection:
             for call in unanswered:
-                if not call.future.done():
-                    call.future.set_exception(ConnectionFailed(why))
+                call.finish(ConnectionFailed(why))
+                if call.future is not None and not call.future.cancelled():
                     call.future.exception()
             return
         self._connection = None

@@ -98,32 +98,32 @@ class Traffic:
         timeout: float | None,
         watcher: Watcher | None,
         root: Chroot | None = None,
-    ) -> asyncio.Future[Any]:
+        future: asyncio.Future[Any] | None = None,
+        told: Callable[[Any], None] | None = None,
+    ) -> Call:
         """Put it in the line; what one turn of the loop submits leaves in one write.
 
-        `root`: the request's paths are below it. None: they are the server's.
+        `root`: the request's paths are below it. None: they are the server's. `future` gets the
+        outcome, or `told` is called with it.
         """
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[Any] = loop.create_future()
+        call = Call(request, b"", future, told=told, root=root)
         try:
-            wanted = request if root is None else root.request(request)
-            sent = wanted if watcher is None else self._watches.asks(wanted)
-        except IncumbentError as error:
-            future.set_exception(error)
-            return future
-        call = Call(sent, b"", future, asked=request, wanted=wanted, root=root, watcher=watcher)
-        try:
-            call.body = sent.encode(0)
+            call.wanted = call.request = request if root is None else root.request(request)
+            if watcher is not None:
+                call.request = self._watches.asks(call.wanted)
+                call.watcher = watcher
+            call.body = call.request.encode(0)
             self._admit(call)
-        except (NotSent, LocalWireError) as error:
+        except IncumbentError as error:
             self.settle(call, error)
-            return future
+            return call
         self._backlog.append(call)
         limit = self._default_timeout if timeout is None else timeout
         self._deadlines.add(call, limit, loop)
         if self._connection is not None and self._pump_handle is None:
             self._pump_handle = loop.call_soon(self.pump)
-        return future
+        return call
 
     def resume(self, connection: Connection) -> None:
         """A connection is up: send what waits, in order."""
@@ -135,7 +135,7 @@ class Traffic:
         self._connection = None
         reads = []
         for call in unanswered:
-            if call.is_read and call.then is None and not call.future.done():
+            if call.is_read and call.then is None and not call.is_over:
                 call.sent_at = None
                 reads.append(call)
             else:
@@ -176,9 +176,7 @@ class Traffic:
         if xid is None:
             self.pump()
         if connection.is_open:
-            future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-            future.add_done_callback(asyncio.Future.exception)
-            connection.send([Call(request, request.encode(0), future, then=then)], xid)
+            connection.send([Call(request, request.encode(0), then=then)], xid)
 
     def set_watches(self, connection: Connection, last_zxid: int) -> None:
         """A connection is coming up, and its server knows none of our watches."""
@@ -204,7 +202,7 @@ class Traffic:
     ) -> None:
         """If this call asked for a watch: whoever waits for it waits from now on."""
         if call.watcher is not None:
-            watcher, call.watcher = None if call.future.done() else call.watcher, None
+            watcher, call.watcher = None if call.is_over else call.watcher, None
             self.send_all(
                 connection,
                 self._watches.answered(call.wanted, call.request, value, watcher, last_zxid),
@@ -234,16 +232,8 @@ class Traffic:
         elif isinstance(value, _UNDONE):
             self.ephemerals.release(call.reserved)
         call.reserved = 0
-        if call.future.done():
-            return
-        if call.root is not None:
-            value = call.root.answer(call.request, value)
-        if isinstance(value, Exception):
-            call.future.set_exception(value)
-            if call.then is not None:
-                call.future.exception()  # a request of our own: nobody waits for its outcome
-        else:
-            call.future.set_result(value)
+        if not call.is_over:
+            call.finish(value if call.root is None else call.root.answer(call.request, value))
 
     def pump(self) -> None:
         """Send what waits, as far as the connection takes it."""
@@ -256,9 +246,9 @@ class Traffic:
             if not calls:
                 return
             for call in calls:
-                if call.future.done():
+                if call.is_over:
                     self.settle(call, NotSent(str(call), "nobody awaits it any more"))
-            awaited = [call for call in calls if not call.future.done()]
+            awaited = [call for call in calls if not call.is_over]
             if awaited:
                 connection.send(awaited)
 
@@ -276,5 +266,5 @@ class Traffic:
             self.settle(
                 call, NotSent(str(call), f"no connection within {limit:g} s ({self._why_not()})")
             )
-        elif not call.future.done():
-            call.future.set_exception(FateUnknown(str(call), f"no answer within {limit:g} s"))
+        else:
+            call.finish(FateUnknown(str(call), f"no answer within {limit:g} s"))

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from incumbent.errors import (
@@ -28,7 +29,7 @@ from incumbent.errors import (
     SessionExpired,
 )
 from incumbent.recipes.dialects import Dialect
-from incumbent.recipes.flight import flight, take_outcome
+from incumbent.recipes.flight import flight
 from incumbent.recipes.ledger import SYSTEM_ERROR, Ledger, Pause
 from incumbent.recipes.place import Place, join
 from incumbent.wire import (
@@ -121,7 +122,7 @@ class Entry:
         if not self._dialect.has_nonce:
             return False
         self._sent = self._send()
-        return await self._sent.went_well()
+        return not any(isinstance(each, BaseException) for each in await self._sent.results())
 
     async def run(self) -> Place:
         if self._dialect.has_nonce:
@@ -213,11 +214,14 @@ class Entry:
         raise asyncio.CancelledError
 
     def _send(self, parents: Sequence[Request] = ()) -> _Sent:
-        session_id, submit = self._client.session_id, self._client.submit
+        requests = (self.create(), *self._beside)
+        sent = _Sent(self._client.session_id, len(requests) + 1)
         for each in parents:
-            submit(each).add_done_callback(take_outcome)
-        answers = [submit(each) for each in (self.create(), *self._beside)]
-        return _Sent(session_id, [*answers, self._ledger.listings.ask(self.directory)])
+            self._client.ask(each, _unheard)
+        for at, each in enumerate(requests):
+            self._client.ask(each, sent.told(at))
+        self._ledger.listings.ask(self.directory, sent.told(len(requests)))
+        return sent
 
     async def _find(self, session_id: int, children: Sequence[str]) -> Created | None:
         for name in sorted(children):
@@ -240,25 +244,30 @@ class _Sent:
     session_id   ours when they were handed over
     """
 
-    __slots__ = ("_answers", "session_id")
+    __slots__ = ("_left", "_results", "_waiter", "session_id")
 
-    def __init__(self, session_id: int, answers: Sequence[asyncio.Future[Any]]) -> None:
+    def __init__(self, session_id: int, count: int) -> None:
         self.session_id = session_id
-        self._answers = answers
-        for each in answers:
-            each.add_done_callback(take_outcome)
+        self._left = count
+        self._results: list[object] = [None] * count
+        self._waiter: asyncio.Future[None] | None = None
 
-    async def went_well(self) -> bool:
-        """Return when the last one is answered: are they all, by what was asked for?"""
-        with contextlib.suppress(IncumbentError):
-            await self._answers[-1]
-        return all(each.done() and not each.exception() for each in self._answers)
+    def told(self, at: int) -> Callable[[object], None]:
+        """Who is told of the outcome of number `at`."""
+        return partial(self._came, at)
 
     async def results(self) -> list[object]:
         """Return when they are all answered. Cancelled, it can be asked again."""
-        if not all(each.done() for each in self._answers):
-            await asyncio.wait(self._answers)
-        return [None if e.cancelled() else e.exception() or e.result() for e in self._answers]
+        if self._left:
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+        return self._results
+
+    def _came(self, at: int, outcome: object) -> None:
+        self._results[at] = outcome
+        self._left -= 1
+        if not self._left and self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
 
 async def look(place: Place, read: Sequence[object]) -> None:
@@ -271,6 +280,10 @@ async def look(place: Place, read: Sequence[object]) -> None:
         await place.refresh()
     if place.gone.error is not None:
         raise place.gone.error
+
+
+def _unheard(outcome: object) -> None:
+    """Of an answer that doesn't matter."""
 
 
 def _unless_lost(result: object) -> IncumbentError | None:

@@ -19,7 +19,14 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from incumbent.client import Client
-from incumbent.errors import FateUnknown, NoNode, NotSent, Refused, SessionError
+from incumbent.errors import (
+    FateUnknown,
+    IncumbentError,
+    NoNode,
+    NotSent,
+    Refused,
+    SessionError,
+)
 from incumbent.recipes.listing import Listings
 from incumbent.wire import Delete
 
@@ -86,22 +93,22 @@ class Ledger:
             gone.set_result(None)
             return gone
         self._duties[gone] = None
-        gone.add_done_callback(self._paid)
 
-        def is_gone(by: asyncio.Future[None]) -> None:
+        def is_gone(by: object) -> None:
             self.standing.pop(path, None)
+            self._duties.pop(gone, None)
             if not gone.done():
                 gone.set_result(None)
 
-        def answered(deletion: asyncio.Future[None]) -> None:
+        def answered(outcome: object) -> None:
             """Mostly that is all, and no task is made for it."""
-            if gone.done() or not deletion.exception():
-                is_gone(deletion)
+            if gone.done() or not isinstance(outcome, IncumbentError):
+                is_gone(outcome)
             else:
-                duty = self.owe(self._delete(path, czxid, session_id, deletion))
+                duty = self.owe(self._delete(path, czxid, session_id, outcome))
                 duty.add_done_callback(is_gone)
 
-        self.client.submit(Delete(path)).add_done_callback(answered)
+        self.client.ask(Delete(path), answered)
         return gone
 
     def refuse_nested(self, queue: str, owner: object) -> None:
@@ -126,7 +133,8 @@ class Ledger:
 
     def drop(self) -> None:
         """Forget all duties: the session is being closed, its ephemerals go with it."""
-        for duty in list(self._duties):
+        duties, self._duties = self._duties, {}
+        for duty in duties:
             duty.cancel()
 
     @asynccontextmanager
@@ -137,38 +145,31 @@ class Ledger:
             yield
 
     def _paid(self, duty: asyncio.Future[Any]) -> None:
-        del self._duties[duty]
+        self._duties.pop(duty, None)
         if not duty.cancelled():
             duty.exception()  # whoever waits has it too; nobody has to
 
     async def _delete(
-        self, path: str, czxid: int, session_id: int, deletion: asyncio.Future[None] | None
+        self, path: str, czxid: int, session_id: int, error: IncumbentError
     ) -> None:
+        """Go on from the error with which the first try ended."""
         pause = Pause()
         is_certain = True
-        try:
-            while True:
-                try:
-                    if deletion is None:
-                        if not is_certain:  # in a plain dialect the name may be another's by now
-                            stat = await self.client.exists(path)
-                            if stat is None or stat.czxid != czxid:
-                                return
-                        deletion = self.client.submit(Delete(path))
-                    await deletion
-                    return
-                except (FateUnknown, NotSent):
-                    is_certain = False
-                except Refused as error:
-                    if error.code != SYSTEM_ERROR:
-                        raise
-                deletion = None
-                await pause.take()
-                if self.client.session_id != session_id:
-                    return
-        except NoNode:
-            return
-        except SessionError:
-            return
-        except Refused as error:
-            self.log(f"{path} is left in its queue until the session ends: {error}")
+        while not isinstance(error, NoNode | SessionError):
+            if isinstance(error, FateUnknown | NotSent):
+                is_certain = False
+            elif not isinstance(error, Refused) or error.code != SYSTEM_ERROR:
+                self.log(f"{path} is left in its queue until the session ends: {error}")
+                return
+            await pause.take()
+            if self.client.session_id != session_id:
+                return
+            try:
+                if not is_certain:  # in a plain dialect the name may be another's by now
+                    stat = await self.client.exists(path)
+                    if stat is None or stat.czxid != czxid:
+                        return
+                await self.client.submit(Delete(path))
+                return
+            except IncumbentError as another:
+                error = another

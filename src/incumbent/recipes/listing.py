@@ -11,10 +11,11 @@ Rule of this file: whoever asks gets a listing that is read after all that it ha
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from incumbent.client import Client
+from incumbent.client.calls import Call
 from incumbent.recipes.dialects import Contender, Dialect
 from incumbent.wire import GetChildren
 
@@ -29,21 +30,16 @@ class Listings:
         self._asked: dict[str, _Asked] = {}  # in this turn of the loop
         self._ranked: tuple[Sequence[str], Dialect, tuple[Contender, ...]] | None = None
 
-    def ask(self, directory: str) -> asyncio.Future[list[str]]:
-        """The children of `directory`, or the error; a future of one's own, to be cancelled at
-        will."""
-        loop = asyncio.get_running_loop()
+    def ask(self, directory: str, told: Callable[[Any], None]) -> None:
+        """`told` is called with the children of `directory`, or the error (see `Client.ask`)."""
         asked = self._asked.get(directory)
         if asked is None:
             asked = self._asked[directory] = _Asked()
-            loop.call_soon(self._asked.pop, directory)
+            asyncio.get_running_loop().call_soon(self._asked.pop, directory)
         else:
             asked.newest.cancel()
-        mine: asyncio.Future[list[str]] = loop.create_future()
-        asked.waiting.append(mine)
-        asked.newest = self._client.submit(GetChildren(directory))
-        asked.newest.add_done_callback(asked.answered)
-        return mine
+        asked.waiting.append(told)
+        asked.newest = self._client.ask(GetChildren(directory), asked.answered)
 
     def rank(self, dialect: Dialect, path: str, children: Sequence[str]) -> tuple[Contender, ...]:
         """See `Dialect.rank`. A listing that many have got is ranked once."""
@@ -59,19 +55,10 @@ class _Asked:
     __slots__ = ("newest", "waiting")
 
     def __init__(self) -> None:
-        self.newest: asyncio.Future[Any]
-        self.waiting: list[asyncio.Future[list[str]]] = []
+        self.newest: Call
+        self.waiting: list[Callable[[Any], None]] = []
 
-    def answered(self, answer: asyncio.Future[Any]) -> None:
-        if answer is not self.newest:
-            return  # taken back for a newer one
-        error = None if answer.cancelled() else answer.exception()
-        for each in self.waiting:
-            if each.done():
-                continue
-            if answer.cancelled():
-                each.cancel()
-            elif error is not None:
-                each.set_exception(error)
-            else:
-                each.set_result(answer.result())
+    def answered(self, answer: Any) -> None:
+        waiting, self.waiting = self.waiting, []
+        for told in waiting:
+            told(answer)

@@ -40,7 +40,7 @@ from incumbent.errors import (
     SessionExpired,
 )
 from incumbent.recipes.dialects import Contender, Dialect
-from incumbent.recipes.flight import depart, flight, landed, take_outcome
+from incumbent.recipes.flight import flight
 from incumbent.recipes.hold import LASTING, Hold, Scope
 from incumbent.recipes.latch import Latch
 from incumbent.recipes.ledger import Ledger, Pause
@@ -206,8 +206,7 @@ class Place:
         if self._has_told_next:
             return
         self._has_told_next = True
-        written = self._client.submit(SetData(self.path, self.data))
-        written.add_done_callback(take_outcome)
+        self._client.ask(SetData(self.path, self.data), lambda outcome: None)
 
     def watch_own(self) -> None:
         """From now on `gone` also tells of a deletion by hand, and `asked` of a request."""
@@ -239,32 +238,40 @@ class Place:
     async def _wait_for(self, name: str, is_next: bool) -> bool:
         """Wait until something happened to `name`; True if it is certainly deleted."""
         path = join(self.directory, name)
-        happened: asyncio.Future[WatchEvent | None] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        happened: asyncio.Future[WatchEvent | Exception | None] = loop.create_future()
 
-        def wake(event: WatchEvent | None = None) -> None:
+        def wake(what: WatchEvent | Exception | None = None) -> None:
             if not happened.done():
-                happened.set_result(event)
+                happened.set_result(what)
 
+        def read(outcome: object) -> None:
+            if isinstance(outcome, Exception):
+                wake(outcome)  # else the watch is set, and will tell
+
+        what: WatchEvent | Exception | None = None
         forget = self.gone.listen(wake)
         lasting: asyncio.TimerHandle | None = None
         with self._client.beat(self.path) if is_next else contextlib.nullcontext():
             if is_next and not self._watches_own:
-                lasting = asyncio.get_running_loop().call_later(LASTING, self.watch_own)
+                lasting = loop.call_later(LASTING, self.watch_own)
+            reading = self._client.ask(GetData(path, watch=True), read, watcher=wake)
             try:
-                await self._client.submit(GetData(path, watch=True), watcher=wake)
-                event = await happened
-            except NoNode:  # it stood in a listing that we had read before
-                self.raise_if_gone()
-                return True
-            except (FateUnknown, NotSent):
-                return False
+                what = await happened
             finally:
                 if lasting is not None:
                     lasting.cancel()
                 forget()
-                self._client.unwatch(path, wake)
+                reading.cancel()
+                if not isinstance(what, WatchEvent):  # which took the watch with it
+                    self._client.unwatch(path, wake)
+        if isinstance(what, FateUnknown | NotSent):
+            return False
+        if isinstance(what, Exception) and not isinstance(what, NoNode):
+            raise what
         self.raise_if_gone()
-        return event is not None and event.type is EventType.DELETED
+        # no such znode: it stood in a listing that we had read before
+        return isinstance(what, NoNode) or (what is not None and what.type is EventType.DELETED)
 
     def _watch_own(self) -> None:
         if not self.is_released and not self.gone.is_set():
@@ -308,9 +315,13 @@ class Place:
 
     async def _look(self) -> bool:
         """Read the queue again. False if that did not do: the session is not believed in now."""
-        asked = depart(self._client, GetChildren(self.directory))
+        read: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        asked = self._client.ask(GetChildren(self.directory), read.set_result)
         self._client.flush()  # we may be next, and everybody behind us waits
-        (children,) = await landed(asked)
+        try:
+            children = await read
+        finally:
+            asked.cancel()
         self.raise_if_gone()
         if not isinstance(children, list) or not self._is_believed():
             return False

@@ -104,6 +104,13 @@ class StandIn:
             future.set_exception(error)
         return future
 
+    def ask(
+        self, request: Request, told: Callable[[Any], None], *, watcher: Any = None
+    ) -> SimpleNamespace:
+        answer = self.submit(request, watcher=watcher)
+        told(answer.exception() or answer.result())
+        return SimpleNamespace(cancel=lambda: None)
+
     def flush(self) -> None:
         """What is submitted is answered at once here."""
 

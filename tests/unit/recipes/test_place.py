@@ -267,8 +267,8 @@ async def test_a_create_that_the_session_before_made_is_not_counted_as_ours() ->
     client = StandIn(session_id=7)
 
     def next_session_begins(request: Request) -> None:
-        if isinstance(request, Create2):  # … before its answer is looked at
-            asyncio.get_running_loop().call_soon(setattr, client, "session_id", 8)
+        if isinstance(request, GetChildren):  # … before the create's answer is looked at
+            client.session_id = 8
 
     client.refuse = next_session_begins
 
