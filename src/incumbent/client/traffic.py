@@ -19,7 +19,6 @@ from incumbent.client.watches import Watcher, Watches
 from incumbent.errors import (
     FateUnknown,
     IncumbentError,
-    LocalWireError,
     NotSent,
     Refused,
     SessionExpired,
