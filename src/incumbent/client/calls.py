@@ -210,6 +210,8 @@ class Backlog:
 
     def take(self, size: int) -> list[Call]:
         """The next calls, up to about `size` bytes, also such as nobody awaits any more."""
+        if self._bytes <= size:
+            return self.take_all()
         taken: list[Call] = []
         for call in tuple(self._calls):
             if size <= 0:

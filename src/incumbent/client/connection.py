@@ -219,12 +219,12 @@ class Connection(asyncio.Protocol):
             return
         reader = Reader(body)
         header = ReplyHeader.read(reader)
-        if header.xid == Xid.EVENT:
+        if self._pending and self._pending[0][0] == header.xid:
+            self._link.answered(self, self._pending.popleft()[1], header, reader)
+        elif header.xid == Xid.EVENT:
             self._link.fired(self, WatchEvent.read(reader))
         elif queue := self._special.get(header.xid):
             self._link.answered(self, queue.popleft(), header, reader)
-        elif self._pending and self._pending[0][0] == header.xid:
-            self._link.answered(self, self._pending.popleft()[1], header, reader)
         else:
             expected = self._pending[0][0] if self._pending else "none"
             raise RemoteWireError(f"a reply to xid {header.xid}, expected {expected}")

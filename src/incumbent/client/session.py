@@ -354,11 +354,13 @@ class Session:
             self._lose("server", "the server's word")
             self._traffic.settle(call, SessionExpired(self.session_id, "the server's word"))
             return
-        self._session.last_zxid = max(self._session.last_zxid, header.zxid)
+        if header.zxid > self._session.last_zxid:
+            self._session.last_zxid = header.zxid
         self._proved(call, value)
         if call.then is not None:
             call.then(call, value)
-        self._traffic.watch_answered(connection, call, value, self._session.last_zxid)
+        if call.watcher is not None:
+            self._traffic.watch_answered(connection, call, value, self._session.last_zxid)
         self._traffic.settle(call, value)
         if header.err == Err.SESSION_MOVED:
             connection.drop("the session has moved to another connection")

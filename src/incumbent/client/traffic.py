@@ -199,13 +199,12 @@ class Traffic:
     def watch_answered(
         self, connection: Connection, call: Call, value: object, last_zxid: int
     ) -> None:
-        """If this call asked for a watch: whoever waits for it waits from now on."""
-        if call.watcher is not None:
-            watcher, call.watcher = None if call.is_over else call.watcher, None
-            self.send_all(
-                connection,
-                self._watches.answered(call.wanted, call.request, value, watcher, last_zxid),
-            )
+        """This call asked for a watch: whoever waits for it waits from now on."""
+        watcher, call.watcher = None if call.is_over else call.watcher, None
+        self.send_all(
+            connection,
+            self._watches.answered(call.wanted, call.request, value, watcher, last_zxid),
+        )
 
     def send_all(self, connection: Connection, requests: Sequence[Request]) -> None:
         """Requests that make the server's watches what they have to be."""
@@ -231,8 +230,9 @@ class Traffic:
         elif isinstance(value, _UNDONE):
             self.ephemerals.release(call.reserved)
         call.reserved = 0
-        if not call.is_over:
-            call.finish(value if call.root is None else call.root.answer(call.request, value))
+        if call.root is not None and not call.is_over:
+            value = call.root.answer(call.request, value)
+        call.finish(value)
 
     def pump(self) -> None:
         """Send what waits, as far as the connection takes it."""
@@ -240,10 +240,10 @@ class Traffic:
             self._pump_handle.cancel()
             self._pump_handle = None
         connection = self._connection
-        while connection is not None and connection.is_open and not connection.is_paused:
+        if connection is None:
+            return
+        while self._backlog and connection.is_open and not connection.is_paused:
             calls = self._backlog.take(_WRITE)
-            if not calls:
-                return
             for call in calls:
                 if call.is_over:
                     self.settle(call, NotSent(str(call), "nobody awaits it any more"))

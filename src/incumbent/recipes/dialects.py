@@ -30,7 +30,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 from incumbent.errors import MixedDialects, QueueExhausted
@@ -141,8 +141,9 @@ class Dialect:
         other name at all. Raises `QueueExhausted` if the counter has wrapped.
         """
         found, others = [], []
+        match = self.contender if self.kind == "plain" else partial(_match, self.kind)
         for name in children:
-            if contender := self.contender(name):
+            if contender := match(name):
                 found.append(contender)
             elif self.kind != "ours" or _SEQUENTIAL.search(name):
                 others.append(name)
