@@ -111,20 +111,15 @@ class Call:
         future: asyncio.Future[Any] | None = None,
         *,
         told: Callable[[Any], None] | None = None,
-        asked: Request | None = None,
-        wanted: Request | None = None,
         root: Chroot | None = None,
-        watcher: Watcher | None = None,
         then: Callable[[Call, object], None] | None = None,
     ) -> None:
-        self.request = request
-        self.asked = asked or request
-        self.wanted = wanted or request
+        self.asked = self.wanted = self.request = request
         self.root = root
         self.body = body
         self.future = future
         self.told = told
-        self.watcher = watcher
+        self.watcher: Watcher | None = None
         self.then = then
         self.sent_at: float | None = None
         self.limit: float | None = None
@@ -151,10 +146,8 @@ class Call:
             future.set_result(value)
 
     def cancel(self) -> None:
-        """Nobody awaits it any more. Not sent yet, it never is."""
+        """Whoever was to be told does not await it any more. Not sent yet, it never is."""
         self.told = None
-        if self.future is not None:
-            self.future.cancel()
 
     def frame(self, xid: int) -> bytes:
         """The request under this xid, with the frame's length."""
@@ -274,5 +267,5 @@ class Deadlines:
                 self._overdue(call, limit)
         if line:
             self._timers[limit] = loop.call_at(line[0].due_at, self._look, limit)
-        elif limit in self._timers:  # what `overdue` called may have ended it all
+        elif self._lines.get(limit) is line:  # what `overdue` called may have ended it all
             del self._lines[limit], self._timers[limit]

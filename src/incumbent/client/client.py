@@ -175,10 +175,11 @@ class Client(Session, Verbs):
     def ask(
         self, request: Request, told: Callable[[Any], None], *, watcher: Watcher | None = None
     ) -> Call:
-        """As `submit`, for whoever needs no future: `told` is called with the answer's value, or
-        the error, in the moment in which it is known, which may be now.
+        """As `submit`, for whoever needs no future and no turn of the loop: `told` is called
+        once, with the answer's value or with the error, in the moment in which it is known, which
+        may be now. It must not block; what it raises is logged.
 
-        After `cancel()` of what this returns nobody is told.
+        After `cancel()` of what this returns nobody is told, and what was not sent never is.
         """
         if why := self._why_unusable():
             call = Call(request, b"", told=told)

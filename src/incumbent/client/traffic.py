@@ -132,14 +132,16 @@ class Traffic:
     def suspend(self, unanswered: Sequence[Call], why: str) -> None:
         """It is down, with these calls unanswered."""
         self._connection = None
-        reads = []
+        reads, others = [], []
         for call in unanswered:
             if call.is_read and call.then is None and not call.is_over:
                 call.sent_at = None
                 reads.append(call)
             else:
-                self.settle(call, FateUnknown(str(call), f"the connection was lost ({why})"))
+                others.append(call)
         self._backlog.put_back(reads)
+        for call in others:
+            self.settle(call, FateUnknown(str(call), f"the connection was lost ({why})"))
 
     def end(
         self, unanswered: Sequence[Call], why: str, error: IncumbentError
@@ -232,7 +234,7 @@ class Traffic:
         call.reserved = 0
         if call.root is not None and not call.is_over:
             value = call.root.answer(call.request, value)
-        call.finish(value)
+        self._finish(call, value)
 
     def pump(self) -> None:
         """Send what waits, as far as the connection takes it."""
@@ -266,4 +268,10 @@ class Traffic:
                 call, NotSent(str(call), f"no connection within {limit:g} s ({self._why_not()})")
             )
         else:
-            call.finish(FateUnknown(str(call), f"no answer within {limit:g} s"))
+            self._finish(call, FateUnknown(str(call), f"no answer within {limit:g} s"))
+
+    def _finish(self, call: Call, value: Any) -> None:
+        try:
+            call.finish(value)
+        except Exception as error:  # a stranger's code: it must not harm the connection
+            self._log(f"who was told of {call} failed: {error!r}")

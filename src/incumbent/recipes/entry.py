@@ -29,7 +29,7 @@ from incumbent.errors import (
     SessionExpired,
 )
 from incumbent.recipes.dialects import Dialect
-from incumbent.recipes.flight import flight
+from incumbent.recipes.flight import flight, unheard
 from incumbent.recipes.ledger import SYSTEM_ERROR, Ledger, Pause
 from incumbent.recipes.place import Place, join
 from incumbent.wire import (
@@ -217,7 +217,7 @@ class Entry:
         requests = (self.create(), *self._beside)
         sent = _Sent(self._client.session_id, len(requests) + 1)
         for each in parents:
-            self._client.ask(each, _unheard)
+            self._client.ask(each, unheard)
         for at, each in enumerate(requests):
             self._client.ask(each, sent.told(at))
         self._ledger.listings.ask(self.directory, sent.told(len(requests)))
@@ -280,10 +280,6 @@ async def look(place: Place, read: Sequence[object]) -> None:
         await place.refresh()
     if place.gone.error is not None:
         raise place.gone.error
-
-
-def _unheard(outcome: object) -> None:
-    """Of an answer that doesn't matter."""
 
 
 def _unless_lost(result: object) -> IncumbentError | None:

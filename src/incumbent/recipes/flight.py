@@ -16,7 +16,7 @@ from typing import Any
 from incumbent.client import Client
 from incumbent.wire import Request, WatchEvent
 
-__all__ = ["depart", "flight", "landed", "take_outcome"]
+__all__ = ["depart", "flight", "landed", "take_outcome", "unheard"]
 
 
 async def flight(
@@ -55,3 +55,7 @@ def take_outcome(answer: asyncio.Future[Any]) -> None:
     """For an answer that nobody has to look at: its error is told by something else."""
     if not answer.cancelled():
         answer.exception()
+
+
+def unheard(outcome: object) -> None:
+    """For `Client.ask`, where the answer doesn't matter."""

@@ -121,8 +121,8 @@ class Ledger:
 
     async def settled(self) -> None:
         """Return when nothing is owed. For whoever hands the session to another process."""
-        while self._duties:
-            await asyncio.gather(*self._duties, return_exceptions=True)
+        while owed := [duty for duty in self._duties if not duty.done()]:
+            await asyncio.wait(owed)
 
     async def last_words(self, timeout: float) -> None:
         """Do what is to be done before closing; at most `timeout` seconds."""
@@ -149,9 +149,7 @@ class Ledger:
         if not duty.cancelled():
             duty.exception()  # whoever waits has it too; nobody has to
 
-    async def _delete(
-        self, path: str, czxid: int, session_id: int, error: IncumbentError
-    ) -> None:
+    async def _delete(self, path: str, czxid: int, session_id: int, error: IncumbentError) -> None:
         """Go on from the error with which the first try ended."""
         pause = Pause()
         is_certain = True

@@ -36,10 +36,11 @@ class Listings:
         if asked is None:
             asked = self._asked[directory] = _Asked()
             asyncio.get_running_loop().call_soon(self._asked.pop, directory)
-        else:
-            asked.newest.cancel()
         asked.waiting.append(told)
+        before = asked.newest
         asked.newest = self._client.ask(GetChildren(directory), asked.answered)
+        if before is not None:
+            before.cancel()
 
     def rank(self, dialect: Dialect, path: str, children: Sequence[str]) -> tuple[Contender, ...]:
         """See `Dialect.rank`. A listing that many have got is ranked once."""
@@ -55,7 +56,7 @@ class _Asked:
     __slots__ = ("newest", "waiting")
 
     def __init__(self) -> None:
-        self.newest: Call
+        self.newest: Call | None = None
         self.waiting: list[Callable[[Any], None]] = []
 
     def answered(self, answer: Any) -> None:

@@ -29,6 +29,7 @@ from functools import partial
 from typing import Any, TypeGuard
 
 from incumbent.client import State
+from incumbent.client.calls import Call
 from incumbent.errors import (
     FateUnknown,
     HoldLost,
@@ -40,7 +41,7 @@ from incumbent.errors import (
     SessionExpired,
 )
 from incumbent.recipes.dialects import Contender, Dialect
-from incumbent.recipes.flight import flight
+from incumbent.recipes.flight import flight, unheard
 from incumbent.recipes.hold import LASTING, Hold, Scope
 from incumbent.recipes.latch import Latch
 from incumbent.recipes.ledger import Ledger, Pause
@@ -206,7 +207,7 @@ class Place:
         if self._has_told_next:
             return
         self._has_told_next = True
-        self._client.ask(SetData(self.path, self.data), lambda outcome: None)
+        self._client.ask(SetData(self.path, self.data), unheard)
 
     def watch_own(self) -> None:
         """From now on `gone` also tells of a deletion by hand, and `asked` of a request."""
@@ -250,19 +251,21 @@ class Place:
                 wake(outcome)  # else the watch is set, and will tell
 
         what: WatchEvent | Exception | None = None
+        reading: Call | None = None
         forget = self.gone.listen(wake)
         lasting: asyncio.TimerHandle | None = None
         with self._client.beat(self.path) if is_next else contextlib.nullcontext():
             if is_next and not self._watches_own:
                 lasting = loop.call_later(LASTING, self.watch_own)
-            reading = self._client.ask(GetData(path, watch=True), read, watcher=wake)
             try:
+                reading = self._client.ask(GetData(path, watch=True), read, watcher=wake)
                 what = await happened
             finally:
                 if lasting is not None:
                     lasting.cancel()
                 forget()
-                reading.cancel()
+                if reading is not None:
+                    reading.cancel()
                 if not isinstance(what, WatchEvent):  # which took the watch with it
                     self._client.unwatch(path, wake)
         if isinstance(what, FateUnknown | NotSent):
@@ -316,7 +319,12 @@ class Place:
     async def _look(self) -> bool:
         """Read the queue again. False if that did not do: the session is not believed in now."""
         read: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-        asked = self._client.ask(GetChildren(self.directory), read.set_result)
+
+        def listed(outcome: object) -> None:
+            if not read.done():  # cancelled in this very turn of the loop
+                read.set_result(outcome)
+
+        asked = self._client.ask(GetChildren(self.directory), listed)
         self._client.flush()  # we may be next, and everybody behind us waits
         try:
             children = await read

@@ -46,6 +46,7 @@ from incumbent.wire import (
     Op,
     OpError,
     Ping,
+    RemoveWatches,
     ReplyHeader,
     Request,
     SetData,
@@ -73,6 +74,82 @@ async def test_requests_of_one_turn_leave_in_one_flight_in_order() -> None:
         assert [request.path for request in server.requests(SetData)] == [
             f"/{i}" for i in range(50)
         ]
+
+
+async def test_who_asks_is_told_in_the_moment_of_the_answer_the_value_or_the_error() -> None:
+    async with scripted() as server, client_of(server) as client:
+        told: list[Any] = []
+
+        client.ask(GetData("/a"), told.append)
+        await eventually(lambda: told)
+        assert told.pop() == (b"", STAT)
+
+        server.on_request = lambda peer, xid, request: _refuse(peer, xid, request, Err.NO_NODE)
+        client.ask(GetData("/a"), told.append)
+        await eventually(lambda: told)
+        assert isinstance(told.pop(), NoNode)
+        server.on_request = lambda *_: False
+    client.ask(GetData("/a"), told.append)
+    assert isinstance(told.pop(), SessionClosed), "at once"
+
+
+async def test_who_is_told_and_fails_harms_nobody() -> None:
+    log: list[str] = []
+    async with scripted() as server, client_of(server, log=log.append) as client:
+
+        def fail(outcome: object) -> None:
+            raise ValueError("a stranger's mistake")
+
+        client.ask(GetData("/a"), fail)
+        beside = client.submit(SetData("/b", b""))
+        await beside
+        assert any("a stranger's mistake" in line for line in log)
+
+        server.on_request = lambda *_: True
+        client.ask(SetData("/a", b""), fail)
+        late = client.submit(SetData("/b", b""), timeout=5)
+        server.on_request = _drop_at(SetData)
+        client.ask(SetData("/c", b""), fail)
+        with pytest.raises(FateUnknown):
+            await late
+        server.on_request = lambda *_: False
+        await client.get("/a")
+        assert (client.generation, len(log) >= 3) == (1, True)
+
+
+async def test_an_overdue_answer_whose_asker_fails_does_not_stop_the_watch_on_deadlines() -> None:
+    async with (
+        scripted() as server,
+        client_of(server, request_timeout=0.2, session_timeout=60.0) as client,
+    ):
+
+        def fail(outcome: object) -> None:
+            raise ValueError("a stranger's mistake")
+
+        server.on_request = lambda *_: True
+        client.ask(SetData("/a", b""), fail)
+        for _ in range(2):
+            async with asyncio.timeout(5):
+                with pytest.raises(FateUnknown):
+                    await client.set("/b", b"")
+        server.on_request = lambda *_: False
+
+
+async def test_who_asked_and_cancelled_is_not_told_and_what_was_not_sent_never_is() -> None:
+    async with scripted() as server, client_of(server) as client:
+        told: list[Any] = []
+
+        client.ask(GetData("/unsent"), told.append).cancel()
+        sent = client.ask(GetData("/sent", watch=True), told.append, watcher=told.append)
+        client.flush()
+        sent.cancel()
+        await client.get("/a")
+        await eventually(lambda: server.requests(RemoveWatches))
+
+        assert told == []
+        assert [each.path for each in server.requests(GetData)] == ["/sent", "/a"]
+        assert [each.path for each in server.requests(RemoveWatches)] == ["/sent"]
+        assert len(client._watches) == 0
 
 
 async def test_a_refusal_is_typed_and_names_the_path() -> None:

@@ -39,6 +39,7 @@ class StandIn:
     """What recipes use of `incumbent.client.Client`.
 
     refuse   gives an error instead of an answer to a request, or None
+    holds    which answers wait in `held`, until they are called
     """
 
     def __init__(self, session_id: int = 7) -> None:
@@ -50,6 +51,8 @@ class StandIn:
         self.clock = SimpleNamespace(boottime=lambda: self.now, wall=lambda: self.now)
         self.lease = SimpleNamespace(valid_until=109.0, margin=0.1, report_lag=0.0)
         self.refuse: Callable[[Request], Exception | None] = lambda request: None
+        self.holds: Callable[[Request], bool] = lambda request: False
+        self.held: list[Callable[[], None]] = []
         self.requests: list[Request] = []
         self.znodes: dict[str, tuple[bytes, Stat]] = {}
         self.beating: list[str] = []
@@ -108,7 +111,11 @@ class StandIn:
         self, request: Request, told: Callable[[Any], None], *, watcher: Any = None
     ) -> SimpleNamespace:
         answer = self.submit(request, watcher=watcher)
-        told(answer.exception() or answer.result())
+        outcome = answer.exception() or answer.result()
+        if self.holds(request):
+            self.held.append(lambda: told(outcome))
+        else:
+            told(outcome)
         return SimpleNamespace(cancel=lambda: None)
 
     def flush(self) -> None:

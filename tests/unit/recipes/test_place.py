@@ -142,6 +142,21 @@ async def test_a_listing_alone_grants_nothing_once_the_lease_is_over_when_it_com
     assert (listings(client), proofs(client)) == (2, 1)
 
 
+async def test_an_answer_in_the_turn_in_which_the_wait_is_cancelled_harms_nobody() -> None:
+    client = StandIn()
+    place = standing(client, A, B)
+    waiting = asyncio.create_task(place.first())
+    await wait_for(client, B)
+    client.holds = lambda request: True
+    client.remove(f"/q/{B}")
+    await eventually(lambda: client.held)
+
+    waiting.cancel()
+    client.held[0]()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+
+
 async def test_the_only_one_ahead_that_is_gone_when_it_is_to_be_watched_is_the_grant() -> None:
     client = StandIn()
     place = standing(client, A)
