@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
@@ -16,6 +16,8 @@ from tests.unit.recipes.servers import connected, embedded
 from tests.waiting import eventually
 
 from incumbent import aio
+from incumbent.client import Client
+from incumbent.client.calls import Call
 from incumbent.errors import NoNode
 
 TURNS = 30
@@ -49,6 +51,26 @@ async def cancelled(attempt: Coroutine[Any, Any, Any], turns: int) -> None:
         await task
 
 
+@contextlib.contextmanager
+def cancelled_at_answer(client: Client, task: asyncio.Task[Any], number: int) -> Iterator[None]:
+    """Cancel it in the moment in which answer `number` from now on comes, just before it is told:
+    then the answer comes in the turn of the loop in which the task does not know yet."""
+    settle, traffic, count = client._traffic.settle, client._traffic, 0
+
+    def cancelling(call: Call, value: object) -> None:
+        nonlocal count
+        count += 1
+        if count == number:
+            task.cancel()
+        settle(call, value)
+
+    traffic.settle = cancelling  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        traffic.settle = settle  # type: ignore[method-assign]
+
+
 async def _standing(zk: aio.Zk, number: int) -> bool:
     try:
         return len(await zk.children("/e")) == number
@@ -67,6 +89,39 @@ async def test_who_stands_for_something_leaves_no_contender(kind: str, is_conten
         assert len(two.client._watches) == 0
         async with two.lead("/e", timeout=2):
             pass
+
+
+@pytest.mark.parametrize("kind", [kind for kind in HOLDS if kind != "try"])
+async def test_cancelled_in_the_moment_of_an_answer_it_leaves_nothing_and_harms_nobody(
+    kind: str,
+) -> None:
+    """Behind two, the nearer of whom gives up: whoever waits looks, and waits for the other."""
+    log: list[str] = []
+    async with (
+        embedded() as server,
+        connected(server) as one,
+        connected(server) as other,
+        connected(server, log=log.append) as two,
+        one.lock("/e"),
+    ):
+        for number in range(1, 9):
+            nearer = asyncio.create_task(_stays(other.lock("/e")))
+            await eventually(lambda: _standing(one, 2))
+            task = asyncio.create_task(HOLDS[kind](two))
+            with cancelled_at_answer(two.client, task, number):
+                await eventually(lambda task=task: _is_over_or_stands(task, one, 3))  # type: ignore[misc]
+                nearer.cancel()
+                await asyncio.wait([nearer])
+                await asyncio.wait([task], timeout=0.2)  # not all have so many answers
+                task.cancel()
+                await asyncio.wait([task])
+            await eventually(lambda: _standing(one, 1))
+        assert len(two.client._watches) == 0
+        assert (log, two.client.generation) == ([], 1)
+
+
+async def _is_over_or_stands(task: asyncio.Task[Any], zk: aio.Zk, number: int) -> bool:
+    return task.done() or await _standing(zk, number)
 
 
 async def test_who_waits_at_a_barrier_leaves_no_watch_and_passes_the_next_time() -> None:
