@@ -160,10 +160,12 @@ class Zk(Verbs):
 
     @property
     def state(self) -> State:
+        """Of the session: CONNECTED, SUSPENDED (it may live on), LOST, CLOSED, …"""
         return self.client.state
 
     @property
     def session_id(self) -> int:
+        """The servers' number of the session; another one after a LOST."""
         return self.client.session_id
 
     async def close(self) -> None:

@@ -39,10 +39,12 @@ __all__ = [
     "Lost",
     "Transaction",
     "Wait",
+    "twin_of",
     "within",
 ]
 
 T = TypeVar("T")
+KindT = TypeVar("KindT", bound=type)
 HoldT = TypeVar("HoldT", bound="Hold | None")
 
 
@@ -87,6 +89,21 @@ class Asked:
         return self._portal.run(wait)
 
 
+def twin_of(original: Any) -> Callable[[KindT], KindT]:
+    """A class decorator: a member without a docstring has that of its namesake in `original`."""
+
+    def speaks(twin: KindT) -> KindT:
+        for name, member in vars(twin).items():
+            if name.startswith("_") or getattr(member, "__doc__", "") is not None:
+                continue
+            if says := getattr(getattr(original, name, None), "__doc__", None):
+                member.__doc__ = says
+        return twin
+
+    return speaks
+
+
+@twin_of(holds.Hold)
 class Hold:
     """A lock or a leadership; the twin of `incumbent.recipes.hold.Hold`, for any thread."""
 
@@ -126,6 +143,7 @@ class Hold:
         return Transaction(self._portal, self._hold.transaction())
 
 
+@twin_of(transactions.Transaction)
 class Transaction:
     """The twin of `incumbent.client.Transaction`."""
 
@@ -157,6 +175,7 @@ class Transaction:
             self.commit()
 
 
+@twin_of(streams.Events)
 class Events:
     """The twin of `incumbent.client.Events`."""
 

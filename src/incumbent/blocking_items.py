@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from types import TracebackType
 from typing import Any, Self
 
-from incumbent.blocking import within
+from incumbent.blocking import twin_of, within
 from incumbent.portal import Portal
 from incumbent.recipes import barrier as barriers
 from incumbent.recipes import counter as counters
@@ -23,6 +23,7 @@ from incumbent.recipes.value import Versioned
 __all__ = ["Barrier", "Counter", "DoubleBarrier", "Following", "ItemQueue", "Items", "Value"]
 
 
+@twin_of(queues.ItemQueue)
 class ItemQueue:
     """The twin of `incumbent.recipes.items.ItemQueue`."""
 
@@ -53,6 +54,7 @@ class ItemQueue:
             await self._queue.put_back(item)
 
 
+@twin_of(queues.Items)
 class Items:
     """The twin of `incumbent.recipes.items.Items`."""
 
@@ -81,6 +83,7 @@ class Items:
         return item
 
 
+@twin_of(barriers.Barrier)
 class Barrier:
     """The twin of `incumbent.recipes.barrier.Barrier`."""
 
@@ -99,6 +102,7 @@ class Barrier:
         return self._portal.run(lambda: self._barrier.wait(timeout))
 
 
+@twin_of(double_barriers.DoubleBarrier)
 class DoubleBarrier:
     """The twin of `incumbent.recipes.double_barrier.DoubleBarrier`."""
 
@@ -137,6 +141,7 @@ class DoubleBarrier:
         self._barrier.abandon()
 
 
+@twin_of(counters.Counter)
 class Counter:
     """The twin of `incumbent.recipes.counter.Counter`."""
 
@@ -152,6 +157,7 @@ class Counter:
         return self._portal.run(lambda: self._counter.add(number))
 
 
+@twin_of(values.Value)
 class Value:
     """The twin of `incumbent.recipes.value.Value`. `change` is called on the loop: no waiting."""
 
@@ -178,6 +184,7 @@ class Value:
             yield Following(self._portal, following)
 
 
+@twin_of(values.Following)
 class Following:
     """The twin of `incumbent.recipes.value.Following`."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from incumbent.blocking import Guarded, Hold, Wait
+from incumbent.blocking import Guarded, Hold, Wait, twin_of
 from incumbent.portal import Portal
 from incumbent.recipes import lock as locks
 from incumbent.recipes import multilock as multilocks
@@ -19,6 +19,7 @@ from incumbent.recipes.queue import Queue
 __all__ = ["MultiLock", "ReadWriteLock", "Semaphore"]
 
 
+@twin_of(rwlocks.ReadWriteLock)
 class ReadWriteLock:
     """The twin of `incumbent.recipes.rwlock.ReadWriteLock`."""
 
@@ -130,6 +131,7 @@ class _Taken:
         return Guarded(self._portal, Wait(begin), on_lost)
 
 
+@twin_of(semaphores.Semaphore)
 class Semaphore(_Taken):
     """The twin of `incumbent.recipes.semaphore.Semaphore`."""
 
@@ -145,6 +147,7 @@ class Semaphore(_Taken):
         self._portal.run(lambda: self._semaphore.resize(size))
 
 
+@twin_of(multilocks.MultiLock)
 class MultiLock(_Taken):
     """The twin of `incumbent.recipes.multilock.MultiLock`."""
 

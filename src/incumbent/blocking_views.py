@@ -14,7 +14,7 @@ from functools import partial
 from types import TracebackType
 from typing import TypeVar
 
-from incumbent.blocking import Guarded, Hold, Wait, within
+from incumbent.blocking import Guarded, Hold, Wait, twin_of, within
 from incumbent.errors import Abdicated, Deposed
 from incumbent.portal import Portal
 from incumbent.recipes import cache as caches
@@ -90,6 +90,7 @@ class Term(Guarded[Hold]):
             self._wait.got.lost.set(Abdicated(self._path, "it was given up by choice"))
 
 
+@twin_of(elections.Election)
 class Election:
     """The twin of `incumbent.recipes.election.Election`. Nothing interrupts a block: one that
     was abdicated sees `hold.lost`, as if it were deposed."""
@@ -171,6 +172,7 @@ class Election:
         return Wait(begin, self._queue, on_change=on_change)
 
 
+@twin_of(elections.Terms)
 class Terms:
     """The twin of `incumbent.recipes.election.Terms`."""
 
@@ -189,6 +191,7 @@ class Terms:
         return self._term()
 
 
+@twin_of(elections.Standings)
 class Standings:
     """The twin of `incumbent.recipes.election.Standings`."""
 
@@ -203,6 +206,7 @@ class Standings:
         return self._portal.run(self._standings.__anext__)
 
 
+@twin_of(groups.Group)
 class Group:
     """The twin of `incumbent.recipes.group.Group`."""
 
@@ -228,6 +232,7 @@ class Group:
             yield Rosters(self._portal, rosters)
 
 
+@twin_of(memberships.Membership)
 class Membership:
     """The twin of `incumbent.recipes.membership.Membership`."""
 
@@ -255,6 +260,7 @@ class Membership:
         self._portal.run(lambda: self._membership.settled(timeout))
 
 
+@twin_of(groups.Rosters)
 class Rosters:
     """The twin of `incumbent.recipes.group.Rosters`."""
 
@@ -279,6 +285,7 @@ class Rosters:
         return self.next()
 
 
+@twin_of(caches.Cache)
 class Cache:
     """The twin of `incumbent.recipes.cache.Cache`."""
 
@@ -331,6 +338,7 @@ class Cache:
             yield Changes(self._portal, changes)
 
 
+@twin_of(caches.Changes)
 class Changes:
     """The twin of `incumbent.recipes.cache.Changes`."""
 

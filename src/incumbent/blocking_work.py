@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
 
-from incumbent.blocking import Lost
+from incumbent.blocking import Lost, twin_of
 from incumbent.errors import HoldLost, SessionError, Taken
 from incumbent.portal import Portal
 from incumbent.work import claim as ours
@@ -28,6 +28,7 @@ from incumbent.work.run import Counters
 __all__ = ["Claim", "Work", "WorkQueue"]
 
 
+@twin_of(ours.Claim)
 class Claim:
     """The twin of `incumbent.work.Claim`, for any thread."""
 
@@ -96,6 +97,7 @@ async def _awaited(end: Callable[[], asyncio.Task[None]]) -> None:
     await asyncio.shield(end())
 
 
+@twin_of(works.Work)
 class Work:
     """The twin of `incumbent.work.Work`."""
 
@@ -240,6 +242,7 @@ class Work:
         return self._portal.run(take, undo=undo)
 
 
+@twin_of(queues.WorkQueue)
 class WorkQueue:
     """The twin of `incumbent.work.WorkQueue`."""
 

@@ -35,6 +35,7 @@ from incumbent.blocking import (
     Lost,
     Transaction,
     Wait,
+    twin_of,
     within,
 )
 from incumbent.blocking_items import (
@@ -148,6 +149,7 @@ def connect(
         raise
 
 
+@twin_of(aio.Zk)
 class Zk:
     """A session with ZooKeeper; the twin of `incumbent.aio.Zk`, whose docstrings hold here."""
 

@@ -163,6 +163,14 @@ def test_the_twins_take_the_same_arguments(ours: type, twin: type, only_asyncio:
             assert list(inspect.signature(one).parameters) == list(theirs), name
 
 
+@pytest.mark.parametrize(("ours", "twin", "only_asyncio"), PAIRS)
+def test_the_twins_say_what_theirs_say(ours: type, twin: type, only_asyncio: set[str]) -> None:
+    """`help()` of the blocking library is no empty list of names."""
+    for name, member in vars(twin).items():
+        if not name.startswith("_") and getattr(ours, name, None).__doc__:
+            assert member.__doc__, f"{twin.__name__}.{name} has no docstring"
+
+
 def test_connect_takes_the_same_arguments() -> None:
     only_asyncio = {"clock"}
     theirs = list(inspect.signature(incumbent.connect).parameters)
