@@ -7,7 +7,6 @@ connected yet, closed, or a child of the process that made it.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, asynccontextmanager
 from typing import Any
@@ -97,7 +96,7 @@ class Client(Session, Verbs):
         """
         if (why := self._why_unusable()) != _NOT_YET:
             raise SessionClosed(self.session_id, why or "a client connects once; make another one")
-        loop = asyncio.get_running_loop()
+        loop = self._loop = asyncio.get_running_loop()
         self._first = loop.create_future()
         self._task = loop.create_task(self._run())
         try:
@@ -116,8 +115,9 @@ class Client(Session, Verbs):
         If no server could be told in time, the session simply expires: False. Closing twice is no
         error.
         """
-        if os.getpid() != self._pid:
+        if not self.is_ours:
             return False  # the connection is another process's
+        self._here()
         is_first, self._is_closing = not self._is_closing, True
         if is_first and self._task is not None and self._is_live:
             try:
@@ -139,7 +139,7 @@ class Client(Session, Verbs):
 
     def detach(self) -> Passport:
         """Drop the connection, keep the session, hand it over; CLOSED. Raises `SessionError`."""
-        if os.getpid() != self._pid:
+        if not self.is_ours:
             raise SessionClosed(self.session_id, self._why_unusable())
         passport = self.passport
         self._end("its session was handed over")
@@ -161,7 +161,7 @@ class Client(Session, Verbs):
         `watcher` goes with a read that has `watch` set, or an `AddWatch`; it is registered when
         the answer comes. `absolute`: the paths are not below the chroot.
         """
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Any] = self._here().create_future()
         if why := self._why_unusable():
             future.set_exception(self._unusable(why))
             return future
@@ -181,6 +181,7 @@ class Client(Session, Verbs):
 
         After `cancel()` of what this returns nobody is told, and what was not sent never is.
         """
+        self._here()
         if why := self._why_unusable():
             call = Call(request, b"", told=told)
             call.finish(self._unusable(why))
@@ -260,7 +261,7 @@ class Client(Session, Verbs):
 
         No error if it is not there.
         """
-        if os.getpid() != self._pid:
+        if not self.is_ours:
             return
         requests = self._watches.remove(self.root.down(path), watcher, self.last_zxid)
         if self._connection is not None:
@@ -271,11 +272,22 @@ class Client(Session, Verbs):
             return SessionClosed(self.session_id, "the client was closed")
         return SessionExpired(self.session_id, "the session is over")
 
+    def _here(self) -> asyncio.AbstractEventLoop:
+        """The running loop. Raises RuntimeError if it is another one than this client's."""
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop and self._loop is not None and self.is_ours:
+            raise RuntimeError(
+                "this client belongs to the event loop that connected it: use it there "
+                "(asyncio.run_coroutine_threadsafe), connect another one here, or take the "
+                "blocking one of incumbent.connect"
+            )
+        return loop
+
     def _unusable(self, why: str) -> SessionClosed:
         return SessionClosed(self.session_id, f"the client cannot be used: {why}")
 
     def _why_unusable(self) -> str:
-        if os.getpid() != self._pid:
+        if not self.is_ours:
             return "it was made before this process was forked; connect again here"
         if self._is_closing or self._cell.now is State.CLOSED:
             return "it is closed"

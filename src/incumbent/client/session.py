@@ -68,8 +68,15 @@ class Session:
         on_lost: Callable[[], Awaitable[None]] | None = None,
         log: Callable[[str], None] | None = None,
     ) -> None:
+        if not 0 < session_timeout < math.inf:
+            raise ValueError(f"session_timeout={session_timeout}: seconds, more than 0")
+        if request_timeout is not None and not request_timeout > 0:
+            raise ValueError(f"request_timeout={request_timeout}: seconds, more than 0")
+        if tick is not None and not 0 <= tick < math.inf:
+            raise ValueError(f"tick={tick}: seconds, 0 for a standalone server, None if unknown")
         self.clock = clock
         self._pid = os.getpid()
+        self._loop: asyncio.AbstractEventLoop | None = None  # that of `connect`
         self._log = log or logging.getLogger("incumbent.client").warning
         self._tick = tick
         timeout_ms = resume.timeout_ms if resume else round(session_timeout * 1000)
@@ -124,6 +131,16 @@ class Session:
         if holds_on != self._holds_on:
             self._holds_on = holds_on
             self.relied_on()
+
+    @property
+    def is_closing(self) -> bool:
+        """Has `close` been called?"""
+        return self._is_closing
+
+    @property
+    def is_ours(self) -> bool:
+        """Was it made in this process? What a forked child has is its parent's."""
+        return os.getpid() == self._pid
 
     @property
     def session_id(self) -> int:

@@ -12,7 +12,8 @@ import asyncio
 
 from incumbent.client import Client
 from incumbent.errors import FateUnknown, IncumbentError, NodeExists, NoNode, NotSent
-from incumbent.recipes.flight import flight
+from incumbent.recipes.content import as_bytes
+from incumbent.recipes.flight import flight, why_not_made
 from incumbent.recipes.ledger import Pause
 from incumbent.recipes.readback import is_passing, read_back, tells_nothing
 from incumbent.wire import (
@@ -49,11 +50,11 @@ class Barrier:
 
         Raises `FateUnknown` if an answer was lost and the session that asked ended with it.
         """
-        create = Create2(self.path, data.encode() if isinstance(data, str) else data)
+        create = Create2(self.path, as_bytes(data))
         above: list[Create] = []
         for _ in range(_TRIES):
             session_id = self.client.session_id
-            *_, made = await flight(self.client, *above, create)
+            *results, made = await flight(self.client, *above, create)
             if isinstance(made, FateUnknown):
                 stat = await self._stat_after(made)
                 if stat is not None:
@@ -66,6 +67,8 @@ class Barrier:
             elif isinstance(made, NodeExists):
                 return False
             elif isinstance(made, NoNode):
+                if why := why_not_made(self.client, results):
+                    raise why
                 above = [Create(path) for path in ancestors(self.path)]
             elif isinstance(made, BaseException):
                 raise made

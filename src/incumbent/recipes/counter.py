@@ -86,6 +86,7 @@ class Counter:
     def __init__(self, client: Client, path: str, *, initial: int = 0, rng: random.Random) -> None:
         if wrong := problem(path):
             raise ValueError(f"{path!r}: {wrong}")
+        _whole(initial)
         self.client = client
         self.path = path
         self.initial = initial
@@ -105,6 +106,7 @@ class Counter:
         answer was lost and whether we added is not known; any other error: we did not.
         Cancelled, it may have been added. Additions by one counter go one at a time.
         """
+        _whole(number)
         async with self._turn:
             while True:
                 before = self._last or await self._read()
@@ -155,3 +157,9 @@ class Counter:
             raise answer
         assert isinstance(answer, tuple)
         return Count.read(self.path, *answer)
+
+
+def _whole(number: int) -> None:
+    """Anything else would spoil the counter for everybody."""
+    if not isinstance(number, int) or isinstance(number, bool):
+        raise TypeError(f"{number!r} cannot be counted: a whole number is needed")

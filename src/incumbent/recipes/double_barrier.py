@@ -72,7 +72,7 @@ class DoubleBarrier:
     """
 
     def __init__(self, queue: Queue, count: int, *, timeout: float | None = None) -> None:
-        if not 1 <= count <= MOST:
+        if not isinstance(count, int) or not 1 <= count <= MOST:
             raise ValueError(f"count={count}: from 1 to {MOST} members")
         if timeout is not None and timeout <= 0:
             raise ValueError(f"timeout={timeout}: more than 0 seconds, None to wait for ever")
@@ -168,7 +168,9 @@ class DoubleBarrier:
                 if not await self._decide(self._place):
                     await self._let_in(self._place)
                 return
-            except (SessionExpired, NoNode):  # or somebody deleted our znode: stand again
+            except (SessionExpired, NoNode) as error:  # or our znode was deleted: stand again
+                if isinstance(error, NoNode) and self._place is None:
+                    raise  # there is nowhere to stand
                 self.abandon()
             await pause.take()
 

@@ -29,7 +29,7 @@ from incumbent.errors import (
     SessionExpired,
 )
 from incumbent.recipes.dialects import Dialect
-from incumbent.recipes.flight import flight, unheard
+from incumbent.recipes.flight import flight, why_not_made
 from incumbent.recipes.ledger import SYSTEM_ERROR, Ledger, Pause
 from incumbent.recipes.place import Place, join
 from incumbent.wire import (
@@ -150,7 +150,7 @@ class Entry:
         return Create2(path, self._data, flags=CreateFlag.EPHEMERAL_SEQUENTIAL)
 
     def parents(self) -> Sequence[Request]:
-        """Refusals of these don't matter: if something is missing still, the create says so."""
+        """Refusals of these matter only if the create says that something is missing still."""
         above = [Create(path, self._above.get(path, b"")) for path in ancestors(self.directory)]
         return [*above, CreateContainer(self.directory)]
 
@@ -206,6 +206,8 @@ class Entry:
             if isinstance(made, Created):
                 return self.placed(made, sent.session_id), read
             if isinstance(made, NoNode) and vanished < TRIES:
+                if why := why_not_made(self._client, sent.above):
+                    raise why
                 vanished += 1
             elif isinstance(made, NotSent):
                 await pause.take()
@@ -217,7 +219,7 @@ class Entry:
         requests = (self.create(), *self._beside)
         sent = _Sent(self._client.session_id, len(requests) + 1)
         for each in parents:
-            self._client.ask(each, unheard)
+            self._client.ask(each, sent.above.append)
         for at, each in enumerate(requests):
             self._client.ask(each, sent.told(at))
         self._ledger.listings.ask(self.directory, sent.told(len(requests)))
@@ -242,12 +244,14 @@ class _Sent:
     """A create, what is read beside and the listing, on their way in one flight.
 
     session_id   ours when they were handed over
+    above        what became of the creates of what is above, which came before them
     """
 
-    __slots__ = ("_left", "_results", "_waiter", "session_id")
+    __slots__ = ("_left", "_results", "_waiter", "above", "session_id")
 
     def __init__(self, session_id: int, count: int) -> None:
         self.session_id = session_id
+        self.above: list[object] = []
         self._left = count
         self._results: list[object] = [None] * count
         self._waiter: asyncio.Future[None] | None = None

@@ -17,8 +17,8 @@ import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from incumbent.errors import BadContent, BadVersion, FateUnknown, NoNode, NotSent
-from incumbent.recipes.flight import flight
+from incumbent.errors import BadContent, BadVersion, FateUnknown, NodeExists, NoNode, NotSent
+from incumbent.recipes.flight import flight, why_not_made
 from incumbent.recipes.ledger import Pause
 from incumbent.wire import Create, GetData, Multi, Request, SetData, Stat
 from incumbent.wire.paths import ancestors
@@ -58,8 +58,17 @@ async def count_up(places: Sequence[Place], path: str) -> int:
                 raise _error(result)
         if isinstance(found, NoNode):
             above = [Create(each) for each in ancestors(path)]
-            await flight(client, *above, Create(path, b"0"))
-            known[path] = 0, 0
+            *results, made = await flight(client, *above, Create(path, b"0"))
+            if isinstance(made, NoNode) and (why := why_not_made(client, results)):
+                raise why
+            if isinstance(made, NoNode | FateUnknown | NotSent):
+                await pause.take()
+            elif isinstance(made, NodeExists):
+                pass  # somebody else's, just now
+            elif isinstance(made, BaseException):
+                raise made
+            else:
+                known[path] = 0, 0
         elif isinstance(found, FateUnknown | NotSent):
             await pause.take()
         elif isinstance(found, BaseException):

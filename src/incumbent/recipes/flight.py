@@ -14,9 +14,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from incumbent.client import Client
+from incumbent.errors import NodeExists, NoNode, Refused
 from incumbent.wire import Request, WatchEvent
 
-__all__ = ["depart", "flight", "landed", "take_outcome", "unheard"]
+__all__ = ["depart", "flight", "landed", "take_outcome", "unheard", "why_not_made"]
 
 
 async def flight(
@@ -55,6 +56,20 @@ def take_outcome(answer: asyncio.Future[Any]) -> None:
     """For an answer that nobody has to look at: its error is told by something else."""
     if not answer.cancelled():
         answer.exception()
+
+
+def why_not_made(client: Client, above: Sequence[object]) -> Refused | None:
+    """Why a znode is missing still whose parents were to be made in the same flight.
+
+    `above`: what became of each of them, outermost first. None: they were there, or it is not
+    known; another try may help.
+    """
+    for each in reversed(above):
+        if not isinstance(each, Refused) or isinstance(each, NodeExists):
+            return None
+        if not isinstance(each, NoNode):
+            return each
+    return NoNode(f"{client.root.path}, this client's root") if above else None
 
 
 def unheard(outcome: object) -> None:

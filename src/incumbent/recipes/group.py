@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 from incumbent.errors import NoNode, Refused
 from incumbent.recipes.cache import Cache
+from incumbent.recipes.content import fitting
 from incumbent.recipes.ledger import Ledger
 from incumbent.recipes.membership import Membership
 from incumbent.recipes.picture import Change
@@ -87,7 +88,7 @@ class Group:
         if former is not None and not (isinstance(former, Membership) and former.leaving):
             raise RuntimeError(f"{path}: this client is a member by that name already")
         leaving = former.leaving if isinstance(former, Membership) else None
-        membership = Membership(self._ledger, self.path, path, _bytes(data), leaving)
+        membership = Membership(self._ledger, self.path, path, fitting(path, data), leaving)
         try:
             await membership.joined(timeout)
             yield membership
@@ -175,7 +176,3 @@ class Rosters:
 
 def _member(name: str, data: bytes, stat: Stat) -> Member:
     return Member(name=name, data=data, session_id=stat.ephemeralOwner, czxid=stat.czxid)
-
-
-def _bytes(data: str | bytes) -> bytes:
-    return data.encode() if isinstance(data, str) else data

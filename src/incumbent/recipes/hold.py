@@ -30,6 +30,7 @@ from incumbent.errors import (
     Refused,
     SessionError,
 )
+from incumbent.recipes.content import fitting
 from incumbent.recipes.epoch import count_up
 from incumbent.recipes.latch import Latch
 from incumbent.recipes.ledger import Pause
@@ -108,7 +109,8 @@ class Hold:
     def remaining(self) -> float:
         """Seconds from now to `valid_until`; 0 once lost or given back."""
         left = self.valid_until - self._client.clock.boottime()
-        return max(0.0, left) if self._beat is not None and not self.lost.is_set() else 0.0
+        is_held = self._beat is not None and not self.lost.is_set() and self._client.is_ours
+        return max(0.0, left) if is_held else 0.0
 
     def ensure(self) -> None:
         """Return if it is held at this instant; else raise `LockLost` or `Deposed`."""
@@ -124,6 +126,8 @@ class Hold:
             return self.lost.error
         if self._beat is None:
             return self._error(self.path, "it was given back")
+        if not self._client.is_ours:
+            return self._error(self.path, "it is held by the process that this one was forked from")
         if self._soft_in() <= 0:
             return self._error(self.path, _LATE)
         return None
@@ -134,7 +138,7 @@ class Hold:
         Returns when the servers have it. Repeated as often as needed, with the newest `member`
         of all calls. Raises `LockLost` or `Deposed` once it is lost, or what the server refused.
         """
-        self._place.data = member.encode() if isinstance(member, str) else member
+        self._place.data = fitting(self._place.path, member)
         pause = Pause()
         while True:
             self.ensure()

@@ -40,8 +40,9 @@ from incumbent.errors import (
     SessionClosed,
     SessionExpired,
 )
+from incumbent.recipes.content import as_bytes
 from incumbent.recipes.dialects import LAST_SEQUENCE
-from incumbent.recipes.flight import flight
+from incumbent.recipes.flight import flight, why_not_made
 from incumbent.recipes.ledger import Ledger, Pause
 from incumbent.recipes.line import MOST_LOSSES, Item, Line, number_of, stem_of
 from incumbent.recipes.place import join
@@ -95,15 +96,17 @@ class ItemQueue:
         have been put.
         """
         stem = stem_of(priority, f"{self.rng.getrandbits(64):016x}")
-        body = data.encode() if isinstance(data, str) else data
+        body = as_bytes(data)
         create = Create(join(self.path, stem), body, flags=CreateFlag.SEQUENTIAL)
         above: list[Create] = []
         for _ in range(_TRIES):
-            *_, made = await flight(self.client, *above, create)
+            *results, made = await flight(self.client, *above, create)
             if isinstance(made, FateUnknown):
                 made = await self._read_back(stem, body, made)
             if not isinstance(made, NoNode):
                 break
+            if why := why_not_made(self.client, results):
+                raise why
             above = [Create(path) for path in (*ancestors(self.path), self.path)]
         if isinstance(made, BaseException):
             raise made

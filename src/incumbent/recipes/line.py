@@ -39,8 +39,8 @@ class Item:
 
 def stem_of(priority: int, nonce: str) -> str:
     """An item's name without its number."""
-    if not 0 <= priority <= 999:
-        raise ValueError(f"priority={priority}: from 0, which goes first, to 999")
+    if not isinstance(priority, int) or not 0 <= priority <= 999:
+        raise ValueError(f"priority={priority!r}: a whole number from 0, which goes first, to 999")
     return f"item-{priority:03d}-{nonce}-"
 
 

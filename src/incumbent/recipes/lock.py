@@ -13,10 +13,11 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from incumbent.errors import HoldLost, LockLost, LockTimeout, NoNode
+from incumbent.recipes.content import as_bytes
 from incumbent.recipes.hold import Held, Hold, tried
 from incumbent.recipes.place import REVOKE, Place, join
 from incumbent.recipes.queue import Queue
-from incumbent.recipes.standing import as_bytes, given_up_on_error, wait
+from incumbent.recipes.standing import given_up_on_error, wait
 
 __all__ = ["acquire", "lock", "revoke", "try_acquire", "try_lock"]
 

@@ -26,7 +26,8 @@ from incumbent.errors import (
     SessionClosed,
     SessionExpired,
 )
-from incumbent.recipes.flight import flight
+from incumbent.recipes.content import fitting
+from incumbent.recipes.flight import flight, why_not_made
 from incumbent.recipes.ledger import Ledger, Pause
 from incumbent.wire import (
     Check,
@@ -91,8 +92,8 @@ class Membership:
 
     def update(self, data: str | bytes) -> None:
         """What others are to read from now on. Written as soon as there is a connection;
-        `settled` tells when that is done."""
-        self.data = data.encode() if isinstance(data, str) else data
+        `settled` tells when that is done. Raises `TooLarge`: then what was there stays."""
+        self.data = fitting(self.path, data)
         self._moved.set()
 
     async def settled(self, timeout: float | None = None) -> None:
@@ -184,11 +185,13 @@ class Membership:
             return
         except NoNode:
             above = [Create(path) for path in ancestors(self._directory)]
-            *_, made = await flight(
+            *results, made = await flight(
                 self._client, *above, CreateContainer(self._directory), sent.create
             )
+            if isinstance(made, NoNode) and (why := why_not_made(self._client, results)):
+                raise why from None
             if isinstance(made, BaseException) and not isinstance(made, NodeExists | NoNode):
-                raise made
+                raise made from None
         if isinstance(made, Created):
             self._know(made.stat, sent.doubts, sent.data)
 

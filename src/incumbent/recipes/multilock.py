@@ -28,13 +28,14 @@ from incumbent.errors import (
     NotSent,
     SessionExpired,
 )
+from incumbent.recipes.content import as_bytes
 from incumbent.recipes.entry import TRIES, Entry, enter, look
-from incumbent.recipes.flight import flight
+from incumbent.recipes.flight import flight, why_not_made
 from incumbent.recipes.hold import Held, Hold, tried
 from incumbent.recipes.ledger import Ledger, Pause
 from incumbent.recipes.place import Place
 from incumbent.recipes.queue import Queue
-from incumbent.recipes.standing import PlaceLost, as_bytes, wait
+from incumbent.recipes.standing import PlaceLost, wait
 from incumbent.wire import Created, Exists, GetChildren, Multi, Request, Stat
 
 __all__ = ["MultiLock"]
@@ -211,11 +212,13 @@ class _Entries:
             session_id = self._client.session_id
             requests: list[Request] = [Multi([entry.create() for entry in self._entries])]
             requests += [GetChildren(entry.directory) for entry in self._entries]
+            own = len(requests)
             if vanished:
                 parents = [each for entry in self._entries for each in entry.parents()]
                 requests = [*parents, *requests]
             results = await flight(self._client, *requests)
-            made, *listings = results[-1 - len(self._entries) :]
+            above, ours = results[: len(requests) - own], results[len(requests) - own :]
+            made, *listings = ours
             if isinstance(made, FateUnknown):
                 if places := self._places(await self._read_back(session_id), session_id):
                     return places, [None] * len(places)
@@ -223,6 +226,8 @@ class _Entries:
                 if places := self._places(await self._stats(made), session_id):
                     return places, listings
             elif isinstance(made, NoNode) and vanished < TRIES:
+                if why := why_not_made(self._client, above):
+                    raise why
                 vanished += 1
             elif isinstance(made, NotSent):
                 await pause.take()

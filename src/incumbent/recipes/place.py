@@ -37,6 +37,7 @@ from incumbent.errors import (
     LockLost,
     NoNode,
     NotSent,
+    SessionClosed,
     SessionError,
     SessionExpired,
 )
@@ -295,7 +296,9 @@ class Place:
     def _own_changed(self, event: WatchEvent) -> None:
         if self.is_released:
             return
-        if event.type is EventType.DELETED:
+        if event.type is EventType.DELETED and self._client.is_closing:
+            self.gone.set(SessionClosed(self.session_id, "its client is being closed"))
+        elif event.type is EventType.DELETED:
             self.gone.set(NoNode(self.path))
         elif event.type is EventType.NONE:
             self.gone.set(SessionExpired(self.session_id, "it is over"))

@@ -41,13 +41,14 @@ from incumbent.errors import (
     Refused,
     SessionError,
 )
+from incumbent.recipes.content import as_bytes
 from incumbent.recipes.dialects import OURS
 from incumbent.recipes.flight import flight
 from incumbent.recipes.hold import Held, Hold, tried
 from incumbent.recipes.ledger import SYSTEM_ERROR, Ledger, Pause
 from incumbent.recipes.place import Place, join
 from incumbent.recipes.queue import Queue
-from incumbent.recipes.standing import as_bytes, given_up_on_error, wait
+from incumbent.recipes.standing import given_up_on_error, wait
 from incumbent.wire import EventType, GetChildren, GetData, Stat, WatchEvent
 
 __all__ = ["HELD", "QUEUE", "Semaphore", "Wait"]
@@ -298,6 +299,8 @@ async def _mark(client: Client, place: Place) -> None:
 
 
 def _check(size: int) -> None:
+    if not isinstance(size, int) or isinstance(size, bool):
+        raise TypeError(f"size={size!r}: a whole number")
     if size < 0:
         raise ValueError(f"size={size}: how many may be inside, 0 or more")
 

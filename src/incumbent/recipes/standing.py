@@ -14,7 +14,7 @@ from incumbent.recipes.hold import Hold
 from incumbent.recipes.ledger import Pause
 from incumbent.recipes.place import Place
 
-__all__ = ["PlaceLost", "as_bytes", "given_up_on_error", "wait"]
+__all__ = ["PlaceLost", "given_up_on_error", "wait"]
 
 
 async def wait(
@@ -24,7 +24,7 @@ async def wait(
 
     `timeout`: seconds for all of it, then `LockTimeout` naming whom it left in `ahead`.
     """
-    if timeout is not None and timeout < 0:
+    if timeout is not None and not timeout >= 0:
         raise ValueError(f"timeout={timeout}: seconds, 0 to try once, None to wait for ever")
     ahead: list[str] = []
     pause = Pause()
@@ -55,7 +55,3 @@ def given_up_on_error(place: Place, ahead: list[str] | None = None) -> Iterator[
         if isinstance(error, NoNode) and place.gone.is_set():
             raise PlaceLost from error
         raise
-
-
-def as_bytes(member: str | bytes) -> bytes:
-    return member.encode() if isinstance(member, str) else member

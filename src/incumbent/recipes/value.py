@@ -26,7 +26,8 @@ from incumbent.errors import (
     Refused,
     SessionExpired,
 )
-from incumbent.recipes.flight import flight
+from incumbent.recipes.content import as_bytes
+from incumbent.recipes.flight import flight, why_not_made
 from incumbent.recipes.ledger import Pause
 from incumbent.recipes.readback import read_back
 from incumbent.wire import Create, Create2, Created, GetData, Stat, WatchEvent
@@ -56,13 +57,15 @@ async def write_at(client: Client, path: str, data: bytes, version: int | None) 
             raise BadVersion(path) from None
     above: list[Create] = []
     for _ in range(_TRIES):
-        *_, made = await flight(client, *above, Create2(path, data))
+        *results, made = await flight(client, *above, Create2(path, data))
         if isinstance(made, Created):
             return made.stat
         if isinstance(made, NodeExists):
             raise BadVersion(path)
         if not isinstance(made, NoNode):
             break
+        if why := why_not_made(client, results):
+            raise why
         above = [Create(each) for each in ancestors(path)]
     assert isinstance(made, BaseException)
     raise made
@@ -76,7 +79,7 @@ class Value:
             raise ValueError(f"{path!r}: {wrong}")
         self.client = client
         self.path = path
-        self.default = _bytes(default)
+        self.default = as_bytes(default)
 
     async def get(self) -> Versioned:
         """What it is, as the server that we are connected to knows it. One round trip."""
@@ -92,7 +95,9 @@ class Value:
         Raises `BadVersion`: somebody was faster, nothing was done. `FateUnknown`: the answer was
         lost, and whether this change was made is not known.
         """
-        body, doubt = _bytes(data), ""
+        if version is not None and version < 0:
+            raise ValueError(f"version={version}: one that was read, or None to make the znode")
+        body, doubt = as_bytes(data), ""
         after = 0 if version is None else version + 1
         for _ in range(_TRIES):
             try:
@@ -127,7 +132,7 @@ class Value:
         """
         while True:
             data, version = await self.get()
-            new = _bytes(change(data))
+            new = as_bytes(change(data))
             try:
                 await self.compare_and_set(new, version)
             except BadVersion:
@@ -226,7 +231,3 @@ class Following:
             except NoNode:
                 if await client.exists(path, watcher=self.heard) is None:
                     return Versioned(self._value.default, None)
-
-
-def _bytes(data: str | bytes) -> bytes:
-    return data.encode() if isinstance(data, str) else data

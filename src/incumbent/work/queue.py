@@ -33,7 +33,8 @@ from incumbent.errors import (
     SessionExpired,
     Taken,
 )
-from incumbent.recipes.flight import flight
+from incumbent.recipes.content import as_bytes
+from incumbent.recipes.flight import flight, why_not_made
 from incumbent.recipes.ledger import Ledger, Pause
 from incumbent.recipes.readback import read_back
 from incumbent.wire import Create, Exists
@@ -115,17 +116,19 @@ class WorkQueue:
         self._last_ms = max(self._last_ms + 1, round(now * 1000))  # one producer's order is kept
         stem = f"{self._last_ms + round(delay * 1000):013d}-{self._rng.getrandbits(64):016x}"
         name = f"{stem}-{round(delay * 1000)}" if delay else stem
-        payload = data.encode() if isinstance(data, str) else data
+        payload = as_bytes(data)
         record = Record(item=name, payload=payload).waiting(delay, now)
         create = Create(f"{self.path}/{name}", record.write(name))
         above: list[Create] = []
         for _ in range(_TRIES):
-            *_, made = await flight(self._client, *above, create)
+            *results, made = await flight(self._client, *above, create)
             if isinstance(made, FateUnknown):
                 await self._read_back(create.path, payload, made)
                 return name
             if not isinstance(made, NoNode):
                 break
+            if why := why_not_made(self._client, results):
+                raise why
             above = [Create(path) for path in (*ancestors(self.path), self.path)]
         if isinstance(made, BaseException):
             raise made

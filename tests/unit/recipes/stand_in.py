@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from incumbent.client import State
+from incumbent.client.chroot import Chroot
 from incumbent.errors import NodeExists, NoNode
 from incumbent.wire import (
     Check,
@@ -45,6 +46,9 @@ class StandIn:
     def __init__(self, session_id: int = 7) -> None:
         self.session_id = session_id
         self.generation = 1
+        self.is_ours = True
+        self.is_closing = False
+        self.root = Chroot("")
         self.state = State.CONNECTED
         self.timeout = 10.0
         self.now = 100.0
