@@ -65,14 +65,17 @@ class ClockWrong(IncumbentError):
 
 
 class MixedKey(IncumbentError):
-    """A key that is used with --every and without."""
+    """A key that is used with --every and without, or with two of them."""
 
     def __init__(self, key: str, run: Run) -> None:
         super().__init__(key, run)
         self.key, self.run = key, run
 
     def __str__(self) -> str:
-        before = f"for {self.run.period}, with --every" if self.run.period else "without --every"
+        every = f" of {self.run.length:g} s" if self.run.length else ""
+        before = (
+            f"for {self.run.period}, with --every{every}" if self.run.period else "without --every"
+        )
         return (
             f"{self.key} has been used before {before}: use another KEY, or forget its runs with "
             f"`incumbent once {self.key} --forget`; nothing was run"
@@ -111,7 +114,7 @@ class Once(Locking):
     async def before(self, client: Client) -> int | None:
         """One read: mostly it is done already."""
         runs, _ = await self._read(client)
-        verdict = decide(runs, self._once.period, retry=self._once.retry, is_first=False)
+        verdict = self._decide(runs, is_first=False)
         return None if verdict.what is What.CLAIM else self._without_run(verdict)
 
     async def enter(self, client: Client, ledger: Ledger) -> Place:
@@ -128,7 +131,7 @@ class Once(Locking):
             if runs.with_nonce(self._nonce) is not None:
                 return None  # the answer to our write was lost
             runs = runs.without(before)  # of a session that ended before anything was started
-            verdict = decide(runs, self._once.period, retry=self._once.retry, is_first=True)
+            verdict = self._decide(runs, is_first=True)
             left = verdict.run
             if verdict.what is What.CLAIM:
                 claimed = runs.put(self._run(place, 1 if left is None else left.attempt + 1))
@@ -173,6 +176,10 @@ class Once(Locking):
     def _runner(self) -> str:
         """The first in line runs it; the others wait as we do."""
         return self._before_us.partition(",")[0]
+
+    def _decide(self, runs: Runs, *, is_first: bool) -> Verdict:
+        once = self._once
+        return decide(runs, once.period, length=once.length, retry=once.retry, is_first=is_first)
 
     # ── what is said where nothing is run
 
@@ -219,6 +226,7 @@ class Once(Locking):
             token=place.czxid,
             started=self._clock.wall(),
             attempt=attempt,
+            length=self._once.length,
         )
 
     async def _read(self, client: Client) -> tuple[Runs, int]:

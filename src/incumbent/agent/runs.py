@@ -58,6 +58,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     token: int
     started: float
     attempt: int = 1
+    length: float = 0.0
+    """Seconds of its period; 0 where there is none, or none was written down."""
     ended: float = 0.0
     code: int = 0
     """COMMAND's exit code, as a shell gives it; means something only when it is done."""
@@ -103,7 +105,7 @@ class What(Enum):
     """A later period has been run: this one's time is past."""
     INTERRUPTED = "interrupted"
     MIXED = "mixed"
-    """The key is used with periods and without."""
+    """The key is used with periods and without, or with periods of two lengths."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +116,9 @@ class Verdict:
     run: Run | None = None
 
 
-def decide(runs: Runs, period: str, *, retry: bool, is_first: bool) -> Verdict:
-    """What to do about `period`; `is_first`: read while being first in the key's line.
+def decide(runs: Runs, period: str, *, length: float = 0.0, retry: bool, is_first: bool) -> Verdict:
+    """What to do about `period`, of `length` seconds; `is_first`: read while being first in the
+    key's line.
 
     Not being first, "claim" means: go and stand in line. A period older than the newest one
     that is known is never run: its record may have been dropped.
@@ -123,6 +126,8 @@ def decide(runs: Runs, period: str, *, retry: bool, is_first: bool) -> Verdict:
     newest = runs.runs[-1] if runs.runs else None
     if newest is not None and bool(newest.period) != bool(period):
         return Verdict(What.MIXED, newest)
+    if newest is not None and newest.length and length and newest.length != length:
+        return Verdict(What.MIXED, newest)  # by which of the two would it be done?
     known = runs.of(period)
     if known is not None and known.state == "done":
         return Verdict(What.DONE, known)

@@ -110,6 +110,9 @@ class Wrapped:
             code = self._errand.stopped(self._custody.draining.result())
         except Late:
             self._say(self._errand.late())
+            if self._client is None or self._client.state is not State.CONNECTED:
+                hosts = self._settings.hosts
+                self._say(f"there was no connection to ZooKeeper: does a server listen at {hosts}?")
             code = LATE
         except (IncumbentError, ValueError) as error:
             self._say(str(error))

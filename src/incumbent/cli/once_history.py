@@ -76,5 +76,5 @@ def _cells(run: Run) -> tuple[str, ...]:
         clock_time(run.started),
         age(run.ended - run.started) if run.ended else _NONE,
         str(run.code) if run.state == "done" else _NONE,
-        run.why or _NONE,
+        run.why or (f"attempt {run.attempt}: interrupted before" if run.attempt > 1 else _NONE),
     )

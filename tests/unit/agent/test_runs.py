@@ -9,9 +9,16 @@ from hypothesis import strategies as st
 from incumbent.agent.runs import KEPT, Run, Runs, UnreadableRuns, Verdict, What, decide, read_runs
 
 
-def run(period: str, state: str = "done", nonce: str = "") -> Run:
+def run(period: str, state: str = "done", nonce: str = "", length: float = 0.0) -> Run:
     return Run(
-        period=period, state=state, node="n1", pid=1, nonce=nonce or period, token=1, started=0.0
+        period=period,
+        state=state,
+        node="n1",
+        pid=1,
+        nonce=nonce or period,
+        token=1,
+        started=0.0,
+        length=length,
     )
 
 
@@ -61,6 +68,19 @@ def test_a_period_older_than_a_known_one_is_over(state: str) -> None:
 def test_with_and_without_periods_do_not_mix() -> None:
     assert what(runs(run("")), "1") is What.MIXED
     assert what(runs(run("1")), "") is What.MIXED
+
+
+def test_periods_of_two_lengths_do_not_mix() -> None:
+    """A crontab that says 1d and no longer 1h would lose a day in silence."""
+    hourly = runs(run("2026-11-29T10:00:00Z", length=3600.0))
+    today = "2026-11-29T00:00:00Z"
+
+    def verdict(found: Runs, length: float) -> What:
+        return decide(found, today, length=length, retry=False, is_first=True).what
+
+    assert verdict(hourly, 86400.0) is What.MIXED
+    assert verdict(hourly, 3600.0) is What.OVER
+    assert verdict(runs(run("2026-11-29T10:00:00Z")), 86400.0) is What.OVER, "none written down"
 
 
 @given(st.lists(st.integers(0, 60), max_size=80))
