@@ -173,6 +173,8 @@ class Zk(Verbs):
 
         Work whose block is still open is left first, as at its end, within a session timeout.
         """
+        if self.client.is_ours:
+            self.client.here()
         if self._ledger.before_close and self.client.state is not State.CLOSED:
             await self._ledger.last_words(self.client.timeout)
         self._ledger.drop()
@@ -180,6 +182,8 @@ class Zk(Verbs):
 
     def detach(self) -> Passport:
         """Give the session away: it lives on for whoever resumes it; this is closed."""
+        if self.client.is_ours:
+            self.client.here()
         self._ledger.drop()
         return self.client.detach()
 

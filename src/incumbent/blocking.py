@@ -89,15 +89,23 @@ class Asked:
         return self._portal.run(wait)
 
 
+_NO_CANCEL = """
+
+        In blocking code nothing interrupts a block: where this speaks of its cancellation, `on_lost` is
+        called in another thread, `ensure()` raises from then on, and so does the end of the block.
+        """
+
+
 def twin_of(original: Any) -> Callable[[KindT], KindT]:
-    """A class decorator: a member without a docstring has that of its namesake in `original`."""
+    """A class decorator: a member without a docstring has that of its namesake in `original`,
+    and is told what cancellation means here."""
 
     def speaks(twin: KindT) -> KindT:
         for name, member in vars(twin).items():
             if name.startswith("_") or getattr(member, "__doc__", "") is not None:
                 continue
             if says := getattr(getattr(original, name, None), "__doc__", None):
-                member.__doc__ = says
+                member.__doc__ = says if "cancel" not in says else says.rstrip() + _NO_CANCEL
         return twin
 
     return speaks

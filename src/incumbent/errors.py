@@ -240,23 +240,16 @@ class NotSent(IncumbentError):
         return f"{self.what} was not sent: {self.why}; nothing was changed, try again"
 
 
-class TooLarge(IncumbentError):
-    """A request over the size that a server would accept (jute.maxbuffer, 256 KB for a multi).
-
-    It was not sent. No `NotSent`, for trying again is of no use.
-    """
+class TooLarge(NotSent):
+    """A request over the size that a server would accept (jute.maxbuffer, 256 KB for a multi)."""
 
     def __init__(self, what: str, size: int, limit: int) -> None:
-        self.what = what
         self.size = size
         self.limit = limit
-        super().__init__(what, size, limit)
+        super().__init__(what, f"it has {size} bytes, the limit is {limit}")
 
     def __str__(self) -> str:
-        return (
-            f"{self.what} was not sent: it has {self.size} bytes, the limit is {self.limit}; "
-            "send less at once"
-        )
+        return f"{self.what} was not sent: {self.why}; send less at once"
 
 
 class FateUnknown(IncumbentError):

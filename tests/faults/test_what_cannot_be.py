@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from tests.unit.recipes.servers import Asked, connected, embedded
+from tests.waiting import eventually
 
 import incumbent
 from incumbent import aio
@@ -36,6 +37,16 @@ async def _in(guarded: Any) -> None:
         pass
 
 
+async def _claimed(zk: aio.Zk, path: str) -> None:
+    async with zk.work(path) as work, work.claim("item"):
+        pass
+
+
+async def _put(zk: aio.Zk, path: str) -> None:
+    async with zk.work_queue(path) as queue:
+        await queue.put(b"x")
+
+
 STEPS: dict[str, Step] = {
     "lead": lambda zk, path: _in(zk.lead(f"{path}/a/b")),
     "lock": lambda zk, path: _in(zk.lock(f"{path}/a/b")),
@@ -50,13 +61,21 @@ STEPS: dict[str, Step] = {
     "counter": lambda zk, path: zk.counter(f"{path}/a/b").add(1),
     "value": lambda zk, path: zk.value(f"{path}/a/b").set(b"x"),
     "group": lambda zk, path: _in(zk.group(f"{path}/a/b").join(b"x", name="n")),
+    "multilock, the other first": lambda zk, path: _in(
+        zk.multilock(["/open/c", f"{path}/a/b"]).acquire()
+    ),
+    "multilock, the other last": lambda zk, path: _in(
+        zk.multilock([f"{path}/a/b", "/open/c"]).acquire()
+    ),
+    "work": lambda zk, path: _claimed(zk, f"{path}/a/b"),
+    "work_queue": lambda zk, path: _put(zk, f"{path}/a/b"),
     "epoch": lambda zk, path: _in(zk.lock("/elsewhere", epoch_path=f"{path}/a/b")),
 }
 
 
 def test_every_recipe_is_tried() -> None:
-    makers = {name for name in STEPS if name != "epoch"}
-    others = {"cache", "work", "work_queue", "revoke", "contenders"}
+    makers = set(STEPS)
+    others = {"cache", "revoke", "contenders"}
     public = {name for name in vars(aio.Zk) if not name.startswith("_")}
     session = {
         "state",
@@ -77,6 +96,7 @@ def test_every_recipe_is_tried() -> None:
 @pytest.mark.parametrize("recipe", STEPS)
 async def test_a_directory_that_nobody_may_make_is_the_servers_refusal(recipe: str) -> None:
     async with embedded() as server, connected(server) as zk:
+        await zk.ensure("/open")
         await zk.create("/closed", acl=[Acl(AclPerm.READ, "world", "anyone")])
         await _refused(server, zk, STEPS[recipe], "/closed", NoAuth)
 
@@ -84,6 +104,7 @@ async def test_a_directory_that_nobody_may_make_is_the_servers_refusal(recipe: s
 @pytest.mark.parametrize("recipe", STEPS)
 async def test_a_directory_below_an_ephemeral_is_the_servers_refusal(recipe: str) -> None:
     async with embedded() as server, connected(server) as zk:
+        await zk.ensure("/open")
         await zk.create("/ephemeral", ephemeral=True)
         await _refused(server, zk, STEPS[recipe], "/ephemeral", NoChildrenForEphemerals)
 
@@ -93,6 +114,55 @@ async def test_without_the_clients_root_nothing_can_be_made_and_that_is_said(rec
     async with embedded() as server, aio.connect(f"127.0.0.1:{server.port}/none") as zk:
         error = await _refused(server, zk, STEPS[recipe], "", NoNode)
         assert "/none, this client's root" in str(error)
+
+
+@pytest.mark.parametrize("recipe", ["barrier", "value", "counter", "lock", "group"])
+async def test_the_same_for_what_stands_right_below_the_root(recipe: str) -> None:
+    steps: dict[str, Callable[[aio.Zk], Awaitable[object]]] = {
+        "barrier": lambda zk: zk.barrier("/b").create(),
+        "value": lambda zk: zk.value("/b").set(b"x"),
+        "counter": lambda zk: zk.counter("/b").add(1),
+        "lock": lambda zk: _in(zk.lock("/b")),
+        "group": lambda zk: _in(zk.group("/b").join()),
+    }
+    async with embedded() as server, aio.connect(f"127.0.0.1:{server.port}/none") as zk:
+        with pytest.raises(NoNode, match="/none, this client's root"):
+            await steps[recipe](zk)
+
+
+async def test_a_member_that_cannot_be_made_again_waits_until_it_can() -> None:
+    log: list[str] = []
+    async with (
+        embedded() as server,
+        connected(server) as admin,
+        connected(server, log=log.append) as zk,
+    ):
+        await admin.create("/app/g", parents=True)
+        async with zk.group("/app/g").join(b"x", name="n"):
+            asked = Asked(server)
+            await admin.delete("/app", recursive=True)
+            await admin.create("/app", acl=[Acl(AclPerm.READ, "world", "anyone")])
+            await eventually(lambda: any("cannot be made again" in line for line in log))
+            await asyncio.sleep(0.3)
+            assert len(asked.requests) < MOST
+            await admin.delete("/app")
+            await admin.create("/app/g", parents=True)
+            await eventually(lambda: _stands(admin, "/app/g/n"))
+
+
+async def _stands(zk: aio.Zk, path: str) -> bool:
+    return await zk.exists(path) is not None
+
+
+async def test_a_work_queue_puts_nothing_that_could_not_be_claimed() -> None:
+    async with embedded() as server, connected(server) as zk, zk.work_queue("/q") as queue:
+        with pytest.raises(TooLarge):
+            await queue.put(b"x" * 300_000)
+        await queue.put(b"x" * 200_000)
+        claim = await queue.take(1)
+        assert claim is not None
+        async with claim:
+            assert len(claim.payload) == 200_000
 
 
 async def _refused(
@@ -188,9 +258,18 @@ async def test_a_client_is_used_on_the_loop_that_connected_it() -> None:
         await zk.create("/a")
 
         async def elsewhere() -> None:
-            for step in (zk.get("/a"), _in(zk.lock("/l")), zk.close()):
+            for step in (
+                zk.get("/a"),
+                _in(zk.lock("/l")),
+                _in(zk.group("/g").join()),
+                _in(zk.cache("/a")),
+                _in(zk.value("/a").follow()),
+                zk.close(),
+            ):
                 with pytest.raises(RuntimeError, match="belongs to the event loop"):
                     await step
+            with pytest.raises(RuntimeError, match="belongs to the event loop"):
+                zk.detach()
 
         await asyncio.to_thread(asyncio.run, elsewhere())
         assert await zk.exists("/a")
@@ -203,6 +282,23 @@ async def test_closing_ones_own_client_is_named_as_what_ended_a_hold() -> None:
                 await asyncio.sleep(0.1)  # a lock that lasts is watched
                 await zk.close()
                 await asyncio.sleep(5)
+
+
+async def test_nor_one_of_an_asyncio_block() -> None:
+    async with embedded() as server, connected(server) as zk, zk.lock("/a") as hold:
+        reading, writing = os.pipe()
+        if not (child := os.fork()):
+            for _ in range(2):
+                try:
+                    hold.ensure()
+                except LockLost as error:
+                    os.write(writing, str(error).encode())
+            os._exit(0)
+        os.close(writing)
+        with os.fdopen(reading, "rb") as pipe:
+            assert pipe.read().count(b"forked") == 2
+        os.waitpid(child, 0)  # noqa: ASYNC222
+        hold.ensure()
 
 
 async def test_a_forked_child_has_none_of_its_parents_holds() -> None:

@@ -72,7 +72,7 @@ class MixedKey(IncumbentError):
         self.key, self.run = key, run
 
     def __str__(self) -> str:
-        every = f" of {self.run.length:g} s" if self.run.length else ""
+        every = f" of {self.run.every}" if self.run.every else ""
         before = (
             f"for {self.run.period}, with --every{every}" if self.run.period else "without --every"
         )
@@ -179,7 +179,7 @@ class Once(Locking):
 
     def _decide(self, runs: Runs, *, is_first: bool) -> Verdict:
         once = self._once
-        return decide(runs, once.period, length=once.length, retry=once.retry, is_first=is_first)
+        return decide(runs, once.period, every=once.every, retry=once.retry, is_first=is_first)
 
     # ── what is said where nothing is run
 
@@ -226,7 +226,7 @@ class Once(Locking):
             token=place.czxid,
             started=self._clock.wall(),
             attempt=attempt,
-            length=self._once.length,
+            every=self._once.every,
         )
 
     async def _read(self, client: Client) -> tuple[Runs, int]:

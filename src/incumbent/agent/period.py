@@ -28,6 +28,9 @@ class Every:
     seconds: int
     zone: str = "UTC"
 
+    def __str__(self) -> str:
+        return f"{self.seconds} s" if self.seconds % DAY else f"{self.seconds} s, {self.zone}"
+
     def start(self, instant: float) -> str:
         """When the period with `instant` in it began: 2026-11-27T23:00:00Z. Sorts by time."""
         if self.seconds % DAY or self.zone == "UTC":

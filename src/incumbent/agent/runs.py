@@ -58,8 +58,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     token: int
     started: float
     attempt: int = 1
-    length: float = 0.0
-    """Seconds of its period; 0 where there is none, or none was written down."""
+    every: str = ""
+    """What its period is one of, such as `86400 s, UTC`; "" for none, or none written down."""
     ended: float = 0.0
     code: int = 0
     """COMMAND's exit code, as a shell gives it; means something only when it is done."""
@@ -105,7 +105,7 @@ class What(Enum):
     """A later period has been run: this one's time is past."""
     INTERRUPTED = "interrupted"
     MIXED = "mixed"
-    """The key is used with periods and without, or with periods of two lengths."""
+    """The key is used with periods and without, or with periods of two kinds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +116,9 @@ class Verdict:
     run: Run | None = None
 
 
-def decide(runs: Runs, period: str, *, length: float = 0.0, retry: bool, is_first: bool) -> Verdict:
-    """What to do about `period`, of `length` seconds; `is_first`: read while being first in the
-    key's line.
+def decide(runs: Runs, period: str, *, every: str = "", retry: bool, is_first: bool) -> Verdict:
+    """What to do about `period`, one of `every`; `is_first`: read while being first in the key's
+    line.
 
     Not being first, "claim" means: go and stand in line. A period older than the newest one
     that is known is never run: its record may have been dropped.
@@ -126,7 +126,7 @@ def decide(runs: Runs, period: str, *, length: float = 0.0, retry: bool, is_firs
     newest = runs.runs[-1] if runs.runs else None
     if newest is not None and bool(newest.period) != bool(period):
         return Verdict(What.MIXED, newest)
-    if newest is not None and newest.length and length and newest.length != length:
+    if newest is not None and newest.every and every and newest.every != every:
         return Verdict(What.MIXED, newest)  # by which of the two would it be done?
     known = runs.of(period)
     if known is not None and known.state == "done":

@@ -30,6 +30,8 @@ class OnceSettings:
     """When the period began (`period.Every.start`); "" for once and never again."""
     length: float = 0.0
     """Seconds of a period; 0 for none."""
+    every: str = ""
+    """What the period is one of (`period.Every`)."""
     asked_at: float = 0.0
     """Wall time at which the period was chosen."""
     retry: bool = False

@@ -95,6 +95,7 @@ def main(argv: Sequence[str]) -> int:
                     "record": record,
                     "period": period,
                     "length": float(every.seconds) if every is not None else 0.0,
+                    "every": str(every) if every is not None else "",
                     "retry": options.if_interrupted == "retry",
                     "if_done": options.if_done,
                 },

@@ -117,7 +117,7 @@ class Client(Session, Verbs):
         """
         if not self.is_ours:
             return False  # the connection is another process's
-        self._here()
+        self.here()
         is_first, self._is_closing = not self._is_closing, True
         if is_first and self._task is not None and self._is_live:
             try:
@@ -141,6 +141,7 @@ class Client(Session, Verbs):
         """Drop the connection, keep the session, hand it over; CLOSED. Raises `SessionError`."""
         if not self.is_ours:
             raise SessionClosed(self.session_id, self._why_unusable())
+        self.here()
         passport = self.passport
         self._end("its session was handed over")
         return passport
@@ -161,7 +162,7 @@ class Client(Session, Verbs):
         `watcher` goes with a read that has `watch` set, or an `AddWatch`; it is registered when
         the answer comes. `absolute`: the paths are not below the chroot.
         """
-        future: asyncio.Future[Any] = self._here().create_future()
+        future: asyncio.Future[Any] = self.here().create_future()
         if why := self._why_unusable():
             future.set_exception(self._unusable(why))
             return future
@@ -181,7 +182,7 @@ class Client(Session, Verbs):
 
         After `cancel()` of what this returns nobody is told, and what was not sent never is.
         """
-        self._here()
+        self.here()
         if why := self._why_unusable():
             call = Call(request, b"", told=told)
             call.finish(self._unusable(why))
@@ -194,6 +195,7 @@ class Client(Session, Verbs):
 
     def flush(self) -> None:
         """Send what was submitted in this turn of the loop now, and not at its end."""
+        self.here()
         self._traffic.pump()
 
     @asynccontextmanager
@@ -225,6 +227,7 @@ class Client(Session, Verbs):
         Raises `NotSent` without a connection, and `AuthFailed`: then the server ends the
         connection, and the credential is not presented again.
         """
+        self.here()
         connection, host = self._connection, self._handshake.host
         if self._why_unusable() or connection is None or host is None:
             raise NotSent(f"a credential of scheme {scheme}", "there is no connection")
@@ -246,6 +249,7 @@ class Client(Session, Verbs):
         `path` is an ephemeral of this session; opened again it counts. `lease.valid_until` grows
         with each acknowledged beat, and the session is LOST when it has passed.
         """
+        self.here()
         return self._beats.open(self.root.down(path))
 
     def watch_state(self, listener: Callable[[State], None]) -> Callable[[], None]:
@@ -263,6 +267,7 @@ class Client(Session, Verbs):
         """
         if not self.is_ours:
             return
+        self.here()
         requests = self._watches.remove(self.root.down(path), watcher, self.last_zxid)
         if self._connection is not None:
             self._traffic.send_all(self._connection, requests)
@@ -272,7 +277,7 @@ class Client(Session, Verbs):
             return SessionClosed(self.session_id, "the client was closed")
         return SessionExpired(self.session_id, "the session is over")
 
-    def _here(self) -> asyncio.AbstractEventLoop:
+    def here(self) -> asyncio.AbstractEventLoop:
         """The running loop. Raises RuntimeError if it is another one than this client's."""
         loop = asyncio.get_running_loop()
         if loop is not self._loop and self._loop is not None and self.is_ours:

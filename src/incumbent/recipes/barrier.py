@@ -67,7 +67,7 @@ class Barrier:
             elif isinstance(made, NodeExists):
                 return False
             elif isinstance(made, NoNode):
-                if why := why_not_made(self.client, results):
+                if why := why_not_made(self.client, self.path, results):
                     raise why
                 above = [Create(path) for path in ancestors(self.path)]
             elif isinstance(made, BaseException):

@@ -164,7 +164,7 @@ class Cache:
 
     async def __aenter__(self) -> Self:
         assert self._task is None, "a cache is entered once"
-        self._task = asyncio.get_running_loop().create_task(self._follow())
+        self._task = self._client.here().create_task(self._follow())
         try:
             while self._picture.through < 0:
                 self._raise_if_over()

@@ -63,6 +63,9 @@ __all__ = ["DoubleBarrier"]
 _LAST_WORD = 1.0
 """Seconds for the last request of one whose time is over."""
 
+_TRIES = 3
+"""So often may it be refused to stand here, or our znode be deleted at once, before we say so."""
+
 
 class DoubleBarrier:
     """One member of the double barrier at `queue.path`; for one task at a time.
@@ -161,7 +164,7 @@ class DoubleBarrier:
     # -- going in
 
     async def _enter(self) -> None:
-        pause = Pause()
+        pause, refusals = Pause(), 0
         while True:
             try:
                 self._place = await self._queue.enter()
@@ -169,7 +172,8 @@ class DoubleBarrier:
                     await self._let_in(self._place)
                 return
             except (SessionExpired, NoNode) as error:  # or our znode was deleted: stand again
-                if isinstance(error, NoNode) and self._place is None:
+                refusals += isinstance(error, NoNode) and self._place is None
+                if refusals == _TRIES:
                     raise  # there is nowhere to stand
                 self.abandon()
             await pause.take()

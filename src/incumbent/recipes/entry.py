@@ -27,6 +27,7 @@ from incumbent.errors import (
     Refused,
     SessionClosed,
     SessionExpired,
+    TooLarge,
 )
 from incumbent.recipes.dialects import Dialect
 from incumbent.recipes.flight import flight, why_not_made
@@ -206,10 +207,10 @@ class Entry:
             if isinstance(made, Created):
                 return self.placed(made, sent.session_id), read
             if isinstance(made, NoNode) and vanished < TRIES:
-                if why := why_not_made(self._client, sent.above):
+                if why := why_not_made(self._client, join(self.directory, "_"), sent.above):
                     raise why
                 vanished += 1
-            elif isinstance(made, NotSent):
+            elif isinstance(made, NotSent) and not isinstance(made, TooLarge):
                 await pause.take()
             elif isinstance(made, BaseException):
                 raise made

@@ -59,7 +59,7 @@ async def count_up(places: Sequence[Place], path: str) -> int:
         if isinstance(found, NoNode):
             above = [Create(each) for each in ancestors(path)]
             *results, made = await flight(client, *above, Create(path, b"0"))
-            if isinstance(made, NoNode) and (why := why_not_made(client, results)):
+            if isinstance(made, NoNode) and (why := why_not_made(client, path, results)):
                 raise why
             if isinstance(made, NoNode | FateUnknown | NotSent):
                 await pause.take()

@@ -15,9 +15,14 @@ from typing import Any
 
 from incumbent.client import Client
 from incumbent.errors import NodeExists, NoNode, Refused
-from incumbent.wire import Request, WatchEvent
+from incumbent.recipes.ledger import SYSTEM_ERROR
+from incumbent.wire import Err, Request, WatchEvent
+from incumbent.wire.paths import ancestors
 
 __all__ = ["depart", "flight", "landed", "take_outcome", "unheard", "why_not_made"]
+
+_PASSING = (SYSTEM_ERROR, Err.SESSION_MOVED)
+"""Refusals that say nothing of the znode."""
 
 
 async def flight(
@@ -58,18 +63,20 @@ def take_outcome(answer: asyncio.Future[Any]) -> None:
         answer.exception()
 
 
-def why_not_made(client: Client, above: Sequence[object]) -> Refused | None:
-    """Why a znode is missing still whose parents were to be made in the same flight.
+def why_not_made(client: Client, path: str, made: Sequence[object]) -> Refused | None:
+    """Why the znode at `path` could not be made, for something above it is missing.
 
-    `above`: what became of each of them, outermost first. None: they were there, or it is not
-    known; another try may help.
+    `made`: what became of the creates of all that is above, outermost first, in the same flight;
+    empty if they were not tried. None: it is there, or it is not known; another try may help.
     """
-    for each in reversed(above):
+    if ancestors(path) and not made:
+        return None
+    for each in reversed(made):
         if not isinstance(each, Refused) or isinstance(each, NodeExists):
             return None
         if not isinstance(each, NoNode):
-            return each
-    return NoNode(f"{client.root.path}, this client's root") if above else None
+            return None if each.code in _PASSING else each
+    return NoNode(f"{client.root.path}, this client's root") if client.root.path else None
 
 
 def unheard(outcome: object) -> None:

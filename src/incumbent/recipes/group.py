@@ -88,7 +88,9 @@ class Group:
         if former is not None and not (isinstance(former, Membership) and former.leaving):
             raise RuntimeError(f"{path}: this client is a member by that name already")
         leaving = former.leaving if isinstance(former, Membership) else None
-        membership = Membership(self._ledger, self.path, path, fitting(path, data), leaving)
+        membership = Membership(
+            self._ledger, self.path, path, fitting(self._client, path, data), leaving
+        )
         try:
             await membership.joined(timeout)
             yield membership

@@ -115,7 +115,7 @@ class Hold:
     def ensure(self) -> None:
         """Return if it is held at this instant; else raise `LockLost` or `Deposed`."""
         if error := self.why_not():
-            if self._beat is not None:
+            if self._beat is not None and self._client.is_ours:
                 self.lost.set(error)
             raise error
 
@@ -138,7 +138,7 @@ class Hold:
         Returns when the servers have it. Repeated as often as needed, with the newest `member`
         of all calls. Raises `LockLost` or `Deposed` once it is lost, or what the server refused.
         """
-        self._place.data = fitting(self._place.path, member)
+        self._place.data = fitting(self._client, self._place.path, member)
         pause = Pause()
         while True:
             self.ensure()

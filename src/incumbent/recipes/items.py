@@ -105,7 +105,7 @@ class ItemQueue:
                 made = await self._read_back(stem, body, made)
             if not isinstance(made, NoNode):
                 break
-            if why := why_not_made(self.client, results):
+            if why := why_not_made(self.client, create.path, results):
                 raise why
             above = [Create(path) for path in (*ancestors(self.path), self.path)]
         if isinstance(made, BaseException):

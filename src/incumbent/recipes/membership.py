@@ -25,6 +25,7 @@ from incumbent.errors import (
     Refused,
     SessionClosed,
     SessionExpired,
+    TooLarge,
 )
 from incumbent.recipes.content import fitting
 from incumbent.recipes.flight import flight, why_not_made
@@ -79,11 +80,14 @@ class Membership:
         self._sent: _Sent | None = None
         self._other = 0  # session whose znode has our name
         self._is_over = False
+        self._is_refused = False
+        self._pause = Pause()
         self._error: IncumbentError | None = None
         self._moved = asyncio.Event()
         self._listeners: list[asyncio.Event] = []
+        loop = self._client.here()
         ledger.standing[path] = self
-        self._task = asyncio.get_running_loop().create_task(self._keep())
+        self._task = loop.create_task(self._keep())
 
     @property
     def is_in(self) -> bool:
@@ -93,7 +97,7 @@ class Membership:
     def update(self, data: str | bytes) -> None:
         """What others are to read from now on. Written as soon as there is a connection;
         `settled` tells when that is done. Raises `TooLarge`: then what was there stays."""
-        self.data = fitting(self.path, data)
+        self.data = fitting(self._client, self.path, data)
         self._moved.set()
 
     async def settled(self, timeout: float | None = None) -> None:
@@ -188,12 +192,22 @@ class Membership:
             *results, made = await flight(
                 self._client, *above, CreateContainer(self._directory), sent.create
             )
-            if isinstance(made, NoNode) and (why := why_not_made(self._client, results)):
-                raise why from None
+            why = why_not_made(self._client, self.path, results)
+            if isinstance(made, NoNode) and why is not None:
+                if self._stat is None:
+                    raise why from None
+                await self._wait_for_better(why)
             if isinstance(made, BaseException) and not isinstance(made, NodeExists | NoNode):
                 raise made from None
         if isinstance(made, Created):
             self._know(made.stat, sent.doubts, sent.data)
+
+    async def _wait_for_better(self, why: Refused) -> None:
+        """It was there once, and what is above it may be made again by somebody who may."""
+        if not self._is_refused:
+            self._is_refused = True
+            self._ledger.log(f"{self.path} cannot be made again at present: {why}")
+        await self._pause.take()
 
     async def _look(self) -> bool:
         """Is it there? If it is another session's, return when something happened to it."""
@@ -223,6 +237,7 @@ class Membership:
 
     def _know(self, stat: Stat, doubts: int, data: bytes | None) -> None:
         self._stat, self._sure_at, self._written = stat, doubts, data
+        self._is_refused, self._pause = False, Pause()
         self._other = 0
         self._tell()
 
@@ -278,4 +293,5 @@ def _passes(error: object) -> bool:
     """Will it work later? A server that cannot write now, for a full disk, will."""
     if isinstance(error, Refused):
         return error.code == -1
-    return isinstance(error, FateUnknown | NotSent | SessionExpired)
+    is_lost = isinstance(error, FateUnknown | NotSent | SessionExpired)
+    return is_lost and not isinstance(error, TooLarge)

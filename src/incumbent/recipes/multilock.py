@@ -27,6 +27,7 @@ from incumbent.errors import (
     NoNode,
     NotSent,
     SessionExpired,
+    TooLarge,
 )
 from incumbent.recipes.content import as_bytes
 from incumbent.recipes.entry import TRIES, Entry, enter, look
@@ -212,13 +213,10 @@ class _Entries:
             session_id = self._client.session_id
             requests: list[Request] = [Multi([entry.create() for entry in self._entries])]
             requests += [GetChildren(entry.directory) for entry in self._entries]
-            own = len(requests)
-            if vanished:
-                parents = [each for entry in self._entries for each in entry.parents()]
-                requests = [*parents, *requests]
-            results = await flight(self._client, *requests)
-            above, ours = results[: len(requests) - own], results[len(requests) - own :]
-            made, *listings = ours
+            parents = [entry.parents() if vanished else () for entry in self._entries]
+            above = [each for those in parents for each in those]
+            results = await flight(self._client, *above, *requests)
+            made, *listings = results[len(above) :]
             if isinstance(made, FateUnknown):
                 if places := self._places(await self._read_back(session_id), session_id):
                     return places, [None] * len(places)
@@ -226,10 +224,13 @@ class _Entries:
                 if places := self._places(await self._stats(made), session_id):
                     return places, listings
             elif isinstance(made, NoNode) and vanished < TRIES:
-                if why := why_not_made(self._client, above):
+                refused = made.index or 0
+                first = sum(map(len, parents[:refused]))
+                its = results[first : first + len(parents[refused])]
+                if why := why_not_made(self._client, self._entries[refused].create().path, its):
                     raise why
                 vanished += 1
-            elif isinstance(made, NotSent):
+            elif isinstance(made, NotSent) and not isinstance(made, TooLarge):
                 await pause.take()
             elif isinstance(made, BaseException):
                 raise made

@@ -64,7 +64,7 @@ async def write_at(client: Client, path: str, data: bytes, version: int | None) 
             raise BadVersion(path)
         if not isinstance(made, NoNode):
             break
-        if why := why_not_made(client, results):
+        if why := why_not_made(client, path, results):
             raise why
         above = [Create(each) for each in ancestors(path)]
     assert isinstance(made, BaseException)
@@ -153,7 +153,7 @@ class Value:
         """Have it in memory, kept up to date: `async with value.follow() as following`, then
         `following.now` costs nothing, and `async for versioned in following` tells changes."""
         following = Following(self)
-        task = asyncio.create_task(following.keep())
+        task = self.client.here().create_task(following.keep())
         try:
             await following.begun(task)
             yield following

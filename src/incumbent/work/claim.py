@@ -141,7 +141,7 @@ class Claim:
     def ensure(self) -> None:
         """Return if it is ours at this instant; else raise `ClaimLost`."""
         if error := self.why_not():
-            if not self.is_ended:
+            if not self.is_ended and self._client.is_ours:
                 self.lost.set(error)
             raise error
 
@@ -152,6 +152,8 @@ class Claim:
             return self.lost.error
         if self.is_ended:
             return ClaimLost(self.path, "it was ended by ourselves")
+        if not self._client.is_ours:
+            return ClaimLost(self.path, "it is had by the process that this one was forked from")
         return None if self.remaining() > 0 else ClaimLost(self.path, _LATE)
 
     # -- the four ends

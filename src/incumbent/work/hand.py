@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass
 
 from incumbent.client import Client
-from incumbent.errors import BadVersion, MalformedValue, NodeExists, NoNode, Taken
+from incumbent.errors import BadVersion, MalformedValue, NodeExists, NoNode, Refused, Taken
 from incumbent.recipes.entry import TRIES
-from incumbent.recipes.flight import flight
+from incumbent.recipes.flight import flight, why_not_made
 from incumbent.wire import Create, CreateContainer, GetChildren, GetData, MultiRead
 from incumbent.wire.paths import ancestors, name, parent
 from incumbent.work.records import (
@@ -82,8 +82,11 @@ async def write(client: Client, work: str, item: str, record: Record | None) -> 
             elif found.record is not None:
                 await client.set(path, record.write(name(path)), found.version)
             else:
-                await make_parents(client, work, [path])
-                await client.create(path, record.write(name(path)))
+                try:
+                    await client.create(path, record.write(name(path)))
+                except NoNode:
+                    await make_parents(client, work, [path])
+                    continue
             return
     raise Taken(work, item, Standing.CLAIMED.value)
 
@@ -109,8 +112,15 @@ async def records(client: Client, work: str) -> AsyncIterator[Record]:
 
 
 async def make_parents(client: Client, work: str, paths: Iterable[str]) -> None:
-    """The containers above these records. Refusals don't matter: if something is missing still,
-    what is made next says so."""
-    above = [Create(path) for path in ancestors(work)]
+    """The containers above these records, which are missing. Raises the refusal because of which
+    one of them cannot be made."""
+    above = [*(Create(path) for path in ancestors(work)), CreateContainer(work)]
     shards = [CreateContainer(path) for path in dict.fromkeys(map(parent, paths))]
-    await flight(client, *above, CreateContainer(work), *shards)
+    results = await flight(client, *above, *shards)
+    for shard, made in zip(shards, results[len(above) :], strict=True):
+        if isinstance(made, NoNode) and (
+            why := why_not_made(client, shard.path, results[: len(above)])
+        ):
+            raise why
+        if isinstance(made, Refused) and not isinstance(made, NodeExists | NoNode):
+            raise made

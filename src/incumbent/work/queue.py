@@ -23,6 +23,7 @@ from contextlib import suppress
 from types import TracebackType
 
 from incumbent.client import Client
+from incumbent.client.traffic import MAX_MULTI
 from incumbent.errors import (
     BadVersion,
     FateUnknown,
@@ -32,6 +33,7 @@ from incumbent.errors import (
     NotSent,
     SessionExpired,
     Taken,
+    TooLarge,
 )
 from incumbent.recipes.content import as_bytes
 from incumbent.recipes.flight import flight, why_not_made
@@ -52,6 +54,9 @@ _LOOK_AGAIN = 1.0
 """Seconds after which an empty queue is looked at again: what a dead consumer had comes back
 without a word."""
 _TRIES = 5
+
+_LARGEST = MAX_MULTI - 16 * 1024
+"""Bytes of an item's znode: it is claimed, and ended with what came of it, in one transaction."""
 
 
 class WorkQueue:
@@ -108,7 +113,8 @@ class WorkQueue:
         """Put an item at the end, or for `delay` seconds from now; its name. One round trip.
 
         Raises `ItemUnknown` if the answer was lost and the item is not there: then it was done
-        already, or never put. `NotSent`: it was not put. Cancelled, it may have been put.
+        already, or never put. `NotSent`: it was not put; of those is `TooLarge`, for an item and what
+        is known of it are claimed and ended in one transaction. Cancelled, it may have been put.
         """
         if not 0 <= delay < math.inf:
             raise ValueError(f"delay={delay}: seconds from 0")
@@ -118,7 +124,10 @@ class WorkQueue:
         name = f"{stem}-{round(delay * 1000)}" if delay else stem
         payload = as_bytes(data)
         record = Record(item=name, payload=payload).waiting(delay, now)
-        create = Create(f"{self.path}/{name}", record.write(name))
+        body = record.write(name)
+        create = Create(f"{self.path}/{name}", body)
+        if len(body) > _LARGEST:
+            raise TooLarge(f"put {create.path}", len(body), _LARGEST)
         above: list[Create] = []
         for _ in range(_TRIES):
             *results, made = await flight(self._client, *above, create)
@@ -127,7 +136,7 @@ class WorkQueue:
                 return name
             if not isinstance(made, NoNode):
                 break
-            if why := why_not_made(self._client, results):
+            if why := why_not_made(self._client, create.path, results):
                 raise why
             above = [Create(path) for path in (*ancestors(self.path), self.path)]
         if isinstance(made, BaseException):

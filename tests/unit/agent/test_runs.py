@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from incumbent.agent.period import Every
 from incumbent.agent.runs import KEPT, Run, Runs, UnreadableRuns, Verdict, What, decide, read_runs
 
 
-def run(period: str, state: str = "done", nonce: str = "", length: float = 0.0) -> Run:
+def run(period: str, state: str = "done", nonce: str = "", every: str = "") -> Run:
     return Run(
         period=period,
         state=state,
@@ -18,7 +19,7 @@ def run(period: str, state: str = "done", nonce: str = "", length: float = 0.0) 
         nonce=nonce or period,
         token=1,
         started=0.0,
-        length=length,
+        every=every,
     )
 
 
@@ -70,17 +71,21 @@ def test_with_and_without_periods_do_not_mix() -> None:
     assert what(runs(run("1")), "") is What.MIXED
 
 
-def test_periods_of_two_lengths_do_not_mix() -> None:
+def test_periods_of_two_kinds_do_not_mix() -> None:
     """A crontab that says 1d and no longer 1h would lose a day in silence."""
-    hourly = runs(run("2026-11-29T10:00:00Z", length=3600.0))
+    hourly = runs(run("2026-11-29T10:00:00Z", every=str(Every(3600))))
     today = "2026-11-29T00:00:00Z"
 
-    def verdict(found: Runs, length: float) -> What:
-        return decide(found, today, length=length, retry=False, is_first=True).what
+    def verdict(found: Runs, every: Every) -> What:
+        return decide(found, today, every=str(every), retry=False, is_first=True).what
 
-    assert verdict(hourly, 86400.0) is What.MIXED
-    assert verdict(hourly, 3600.0) is What.OVER
-    assert verdict(runs(run("2026-11-29T10:00:00Z")), 86400.0) is What.OVER, "none written down"
+    assert verdict(hourly, Every(86400)) is What.MIXED
+    assert verdict(hourly, Every(3600)) is What.OVER
+    assert verdict(hourly, Every(3600, "Europe/Berlin")) is What.OVER, "a zone is for whole days"
+    assert verdict(runs(run("2026-11-29T10:00:00Z")), Every(86400)) is What.OVER, "none is known"
+
+    daily = runs(run("2026-11-29T10:00:00Z", every=str(Every(86400))))
+    assert verdict(daily, Every(86400, "Europe/Berlin")) is What.MIXED
 
 
 @given(st.lists(st.integers(0, 60), max_size=80))

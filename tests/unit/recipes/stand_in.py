@@ -122,6 +122,9 @@ class StandIn:
             told(outcome)
         return SimpleNamespace(cancel=lambda: None)
 
+    def here(self) -> asyncio.AbstractEventLoop:
+        return asyncio.get_running_loop()
+
     def flush(self) -> None:
         """What is submitted is answered at once here."""
 
