@@ -173,8 +173,7 @@ class Zk(Verbs):
 
         Work whose block is still open is left first, as at its end, within a session timeout.
         """
-        if self.client.is_ours:
-            self.client.here()
+        self.client.here()
         if self._ledger.before_close and self.client.state is not State.CLOSED:
             await self._ledger.last_words(self.client.timeout)
         self._ledger.drop()

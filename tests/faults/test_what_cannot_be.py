@@ -277,9 +277,12 @@ async def test_a_client_is_used_on_the_loop_that_connected_it() -> None:
 
 async def test_closing_ones_own_client_is_named_as_what_ended_a_hold() -> None:
     async with embedded() as server, connected(server) as zk:
+        asked = Asked(server)
         with pytest.raises(IncumbentError, match="closed"):
             async with zk.lock("/a"):
-                await asyncio.sleep(0.1)  # a lock that lasts is watched
+                await eventually(
+                    lambda: "GetData" in asked.names(zk.session_id)
+                )  # a lock that lasts
                 await zk.close()
                 await asyncio.sleep(5)
 

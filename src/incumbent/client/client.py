@@ -117,11 +117,11 @@ class Client(Session, Verbs):
         """
         if not self.is_ours:
             return False  # the connection is another process's
-        self.here()
+        loop = self.here()
         is_first, self._is_closing = not self._is_closing, True
         if is_first and self._task is not None and self._is_live:
             try:
-                closed: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+                closed: asyncio.Future[Any] = loop.create_future()
                 self._traffic.submit(
                     CloseSession(), timeout=self.numbers.silence, watcher=None, future=closed
                 )

@@ -136,7 +136,8 @@ class Hold:
         """What others are to read in our znode from now on, in place of what it was made with.
 
         Returns when the servers have it. Repeated as often as needed, with the newest `member`
-        of all calls. Raises `LockLost` or `Deposed` once it is lost, or what the server refused.
+        of all calls. Raises `LockLost` or `Deposed` once it is lost, `TooLarge` (then what was
+        there stays), or what the server refused.
         """
         self._place.data = fitting(self._client, self._place.path, member)
         pause = Pause()

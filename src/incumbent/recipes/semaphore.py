@@ -300,7 +300,7 @@ async def _mark(client: Client, place: Place) -> None:
 
 def _check(size: int) -> None:
     if not isinstance(size, int) or isinstance(size, bool):
-        raise TypeError(f"size={size!r}: a whole number")
+        raise TypeError(f"size={size!r}: how many may be inside, a whole number")
     if size < 0:
         raise ValueError(f"size={size}: how many may be inside, 0 or more")
 

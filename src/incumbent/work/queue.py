@@ -113,8 +113,8 @@ class WorkQueue:
         """Put an item at the end, or for `delay` seconds from now; its name. One round trip.
 
         Raises `ItemUnknown` if the answer was lost and the item is not there: then it was done
-        already, or never put. `NotSent`: it was not put; of those is `TooLarge`, for an item and what
-        is known of it are claimed and ended in one transaction. Cancelled, it may have been put.
+        already, or never put. `NotSent`: it was not put; `TooLarge`: nor could it be claimed, if
+        it has more than 240 KB. Cancelled, it may have been put.
         """
         if not 0 <= delay < math.inf:
             raise ValueError(f"delay={delay}: seconds from 0")
