@@ -13,8 +13,9 @@ import asyncio
 import contextlib
 import queue
 import threading
+import weakref
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from types import TracebackType
@@ -39,8 +40,9 @@ __all__ = [
     "Lost",
     "Transaction",
     "Wait",
+    "Within",
+    "last_resort",
     "twin_of",
-    "within",
 ]
 
 T = TypeVar("T")
@@ -235,26 +237,56 @@ class Caller:
                 self._log(f"a callback failed at {argument}: {error!r}")
 
 
-@contextlib.contextmanager
-def within(portal: Portal, manager: AbstractAsyncContextManager[T]) -> Iterator[T]:
-    """An asynchronous context manager around blocking code."""
+class Within(Generic[T]):
+    """An asynchronous context manager around blocking code. Should an interruption come before
+    the first step of `__exit__`, it is left when this object is gone."""
 
-    entered: list[T] = []
+    def __init__(self, portal: Portal, manager: AbstractAsyncContextManager[T]) -> None:
+        self._portal = portal
+        self._entry = _Entry(manager)
+        self._last_resort = last_resort(self, portal, self._entry.leave)
 
-    async def enter() -> T:
-        entered.append(await manager.__aenter__())
-        return entered[0]
+    def __enter__(self) -> T:
+        return self._portal.run(self._entry.enter)
 
-    async def leave() -> None:
-        if entered:
-            entered.clear()
-            await manager.__aexit__(None, None, None)
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if kind is GeneratorExit:  # the generator around us was collected: by any thread
+            return
+        self._portal.finish(self._entry.leave)
+        self._last_resort.detach()
 
-    try:
-        yield portal.run(enter)
-    finally:
-        if entered:
-            portal.finish(leave)
+
+class _Entry(Generic[T]):
+    """Entered, and what is to be left; on the loop."""
+
+    def __init__(self, manager: AbstractAsyncContextManager[T]) -> None:
+        self._manager = manager
+        self._is_in = False
+
+    async def enter(self) -> T:
+        entered = await self._manager.__aenter__()
+        self._is_in = True
+        return entered
+
+    async def leave(self) -> None:
+        """May be called twice."""
+        if self._is_in:
+            self._is_in = False
+            await self._manager.__aexit__(None, None, None)
+
+
+def last_resort(
+    block: object, portal: Portal, give_back: Callable[[], Coroutine[Any, Any, object]]
+) -> weakref.finalize[..., object]:
+    """Have it given back when nobody has `block` any more: no `__exit__` will do it."""
+    resort = weakref.finalize(block, portal.carry_out, give_back)
+    resort.atexit = False  # the session is closed then
+    return resort
 
 
 class Wait:
@@ -291,7 +323,8 @@ class Wait:
             each.ledger.refuse_nested(each.path, thread)
         return None
 
-    def give_up(self) -> None:
+    async def give_up(self) -> None:
+        """May be called twice."""
         if self.got is not None:
             self.got.release()
 
@@ -302,7 +335,8 @@ class Wait:
 
 
 class Guarded(Generic[HoldT]):
-    """`with` around what a hold guards. Enter it once."""
+    """`with` around what a hold guards. Enter it once, with `with`: when this object is gone,
+    so is the hold, for an interruption may come before the first step of `__exit__`."""
 
     def __init__(self, portal: Portal, wait: Wait, on_lost: Callable[[Hold], None] | None) -> None:
         self._portal = portal
@@ -313,14 +347,16 @@ class Guarded(Generic[HoldT]):
         held = self._wait.held(threading.get_ident())
         if held is not None:
             return Hold(self._portal, held)  # type: ignore[return-value]
+        self._last_resort = last_resort(self, self._portal, self._wait.give_up)
         try:
             got = self._portal.run(self._wait.acquire, inbox=self._wait.inbox)
             hold = None if got is None else Hold(self._portal, got)
             if got is not None and hold is not None:
                 got.belongs_to(threading.get_ident())
-                self._portal.post(partial(got.lost.listen, partial(self._lost, hold)))
+                self._portal.post(partial(got.lost.listen, partial(_lost, hold, self._on_lost)))
+                self._begin()
         except BaseException:
-            self._portal.post(self._wait.give_up)
+            self._portal.finish(self._wait.give_up)
             raise
         return hold  # type: ignore[return-value]
 
@@ -336,22 +372,25 @@ class Guarded(Generic[HoldT]):
         try:
             self._portal.run(self._end)
         except BaseException:
-            self._portal.post(self._wait.give_up)
+            self._portal.finish(self._wait.give_up)
             raise
+        self._last_resort.detach()
         lost = hold.lost.error
         if lost is None or error is lost:
             return
         if error is None or isinstance(error, SessionError | HoldLost):
             raise lost from error
 
+    def _begin(self) -> None:
+        """It is held; what is raised here takes it back."""
+
     async def _end(self) -> None:
         assert self._wait.got is not None
         self._wait.got.look()
         self._wait.got.release()
 
-    def _lost(self, hold: Hold) -> None:
-        hold.lost._event.set()
-        if self._on_lost is not None:
-            threading.Thread(
-                target=self._on_lost, args=(hold,), name="incumbent-lost", daemon=True
-            ).start()
+
+def _lost(hold: Hold, on_lost: Callable[[Hold], None] | None) -> None:
+    hold.lost._event.set()
+    if on_lost is not None:
+        threading.Thread(target=on_lost, args=(hold,), name="incumbent-lost", daemon=True).start()

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Coroutine, Iterator
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
-from incumbent.blocking import twin_of, within
+from incumbent.blocking import Within, last_resort, twin_of
 from incumbent.portal import Portal
 from incumbent.recipes import barrier as barriers
 from incumbent.recipes import counter as counters
@@ -46,7 +47,7 @@ class ItemQueue:
 
     @contextlib.contextmanager
     def items(self) -> Iterator[Items]:
-        with within(self._portal, self._queue.items()) as items:
+        with Within(self._portal, self._queue.items()) as items:
             yield Items(self._portal, items, self._put_back)
 
     async def _put_back(self, item: Item | None) -> None:
@@ -114,7 +115,7 @@ class DoubleBarrier:
         self.timeout = barrier.timeout
 
     def enter(self) -> None:
-        self._portal.run(self._barrier.enter, undo=self._abandon)
+        self._portal.run(self._barrier.enter, undo=partial(_abandon, self._barrier))
 
     def leave(self) -> None:
         self._portal.run(self._barrier.leave)
@@ -123,6 +124,7 @@ class DoubleBarrier:
         self._portal.post(self._barrier.abandon)
 
     def __enter__(self) -> Self:
+        self._last_resort = last_resort(self, self._portal, partial(_abandon, self._barrier))
         self.enter()
         return self
 
@@ -136,9 +138,11 @@ class DoubleBarrier:
             self.leave()
         else:
             self.abandon()
+        self._last_resort.detach()
 
-    async def _abandon(self, _: None) -> None:
-        self._barrier.abandon()
+
+async def _abandon(barrier: double_barriers.DoubleBarrier, _: None = None) -> None:
+    barrier.abandon()
 
 
 @twin_of(counters.Counter)
@@ -180,7 +184,7 @@ class Value:
 
     @contextlib.contextmanager
     def follow(self) -> Iterator[Following]:
-        with within(self._portal, self._value.follow()) as following:
+        with Within(self._portal, self._value.follow()) as following:
             yield Following(self._portal, following)
 
 

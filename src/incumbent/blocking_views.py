@@ -9,12 +9,13 @@ Rule of this file: the same names as the twins, and no thought of its own.
 from __future__ import annotations
 
 import contextlib
+import weakref
 from collections.abc import Callable, Iterator
 from functools import partial
 from types import TracebackType
 from typing import TypeVar
 
-from incumbent.blocking import Guarded, Hold, Wait, twin_of, within
+from incumbent.blocking import Guarded, Hold, Wait, Within, twin_of
 from incumbent.errors import Abdicated, Deposed
 from incumbent.portal import Portal
 from incumbent.recipes import cache as caches
@@ -60,10 +61,8 @@ class Term(Guarded[Hold]):
         self._terms = election._terms
         self._forgives = forgives
 
-    def __enter__(self) -> Hold:
-        leadership = super().__enter__()
-        self._terms[self] = None
-        return leadership
+    def _begin(self) -> None:
+        self._terms.add(self)
 
     def __exit__(  # type: ignore[override]
         self,
@@ -71,7 +70,7 @@ class Term(Guarded[Hold]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> bool:
-        self._terms.pop(self, None)
+        self._terms.discard(self)
         try:
             super().__exit__(kind, error, traceback)
         except self._forgives as lost:
@@ -99,7 +98,7 @@ class Election:
         self._portal = portal
         self._queue = queue_
         self._election = elections.Election(queue_)
-        self._terms: dict[Term, None] = {}
+        self._terms: weakref.WeakSet[Term] = weakref.WeakSet()  # begun and not over
 
     @property
     def path(self) -> str:
@@ -110,7 +109,7 @@ class Election:
 
     @contextlib.contextmanager
     def observe(self) -> Iterator[Standings]:
-        with within(self._portal, self._election.observe()) as standings:
+        with Within(self._portal, self._election.observe()) as standings:
             yield Standings(self._portal, standings)
 
     def lead(
@@ -220,7 +219,7 @@ class Group:
         self, data: str | bytes = b"", *, name: str | None = None, timeout: float | None = None
     ) -> Iterator[Membership]:
         joining = self._group.join(data, name=name, timeout=timeout)
-        with within(self._portal, joining) as membership:
+        with Within(self._portal, joining) as membership:
             yield Membership(self._portal, membership)
 
     def members(self) -> dict[str, Member]:
@@ -228,7 +227,7 @@ class Group:
 
     @contextlib.contextmanager
     def observe(self) -> Iterator[Rosters]:
-        with within(self._portal, self._group.observe()) as rosters:
+        with Within(self._portal, self._group.observe()) as rosters:
             yield Rosters(self._portal, rosters)
 
 
@@ -292,13 +291,12 @@ class Cache:
     def __init__(self, portal: Portal, cache: caches.Cache) -> None:
         self._portal = portal
         self._cache = cache
-        self._leave: contextlib.ExitStack | None = None
         self.path = cache.path
 
     def __enter__(self) -> Cache:
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(within(self._portal, self._cache))
-            self._leave = stack.pop_all()
+        entry = Within(self._portal, self._cache)
+        entry.__enter__()
+        self._entry = entry
         return self
 
     def __exit__(
@@ -307,8 +305,7 @@ class Cache:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._leave is not None:
-            self._leave.close()
+        self._entry.__exit__(kind, error, traceback)
 
     @property
     def is_current(self) -> bool:
@@ -334,7 +331,7 @@ class Cache:
 
     @contextlib.contextmanager
     def changes(self) -> Iterator[Changes]:
-        with within(self._portal, self._cache.changes()) as changes:
+        with Within(self._portal, self._cache.changes()) as changes:
             yield Changes(self._portal, changes)
 
 

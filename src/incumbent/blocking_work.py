@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
 
-from incumbent.blocking import Lost, twin_of
+from incumbent.blocking import Lost, Within, twin_of
 from incumbent.errors import HoldLost, SessionError, Taken
 from incumbent.portal import Portal
 from incumbent.work import claim as ours
@@ -109,7 +109,9 @@ class Work:
         self.keep_done = work.keep_done
 
     def __enter__(self) -> Work:
-        self._portal.run(self._work.__aenter__)
+        entry = Within(self._portal, self._work)
+        entry.__enter__()
+        self._entry = entry
         return self
 
     def __exit__(
@@ -118,7 +120,7 @@ class Work:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._portal.finish(self._work.leave)
+        self._entry.__exit__(kind, error, traceback)
 
     @contextmanager
     def claim(self, item: str) -> Iterator[Claim]:
@@ -253,7 +255,9 @@ class WorkQueue:
         self.tries = queue.tries
 
     def __enter__(self) -> WorkQueue:
-        self._portal.run(self._queue.__aenter__)
+        entry = Within(self._portal, self._queue)
+        entry.__enter__()
+        self._entry = entry
         return self
 
     def __exit__(
@@ -262,7 +266,7 @@ class WorkQueue:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._portal.finish(self._queue.leave)
+        self._entry.__exit__(kind, error, traceback)
 
     def put(self, data: str | bytes, *, delay: float = 0.0) -> str:
         return self._portal.run(lambda: self._queue.put(data, delay=delay))

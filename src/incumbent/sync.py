@@ -35,8 +35,8 @@ from incumbent.blocking import (
     Lost,
     Transaction,
     Wait,
+    Within,
     twin_of,
-    within,
 )
 from incumbent.blocking_items import (
     Barrier,
@@ -296,13 +296,13 @@ class Zk:
 
     @contextmanager
     def watch(self, path: str, *, recursive: bool = False) -> Iterator[Events]:
-        with within(self._portal, self._zk.watch(path, recursive=recursive)) as events:
+        with Within(self._portal, self._zk.watch(path, recursive=recursive)) as events:
             yield Events(self._portal, events)
 
     @contextmanager
     def listen(self, path: str, callback: Watcher, *, recursive: bool = False) -> Iterator[None]:
         listening = self._zk.listen(path, self._caller.later(callback), recursive=recursive)
-        with within(self._portal, listening):
+        with Within(self._portal, listening):
             yield
 
     def unwatch(self, path: str, watcher: Watcher) -> None:

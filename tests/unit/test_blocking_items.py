@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
+from tests.interrupting import interrupt
 from tests.waiting import wait_until
 
 import incumbent
@@ -90,33 +89,8 @@ def test_a_block_that_fails_inside_a_double_barrier_breaks_it_and_stays_itself(z
     assert len(broken) == 1
 
 
-def _interrupt(*_: object) -> None:
-    raise KeyboardInterrupt
-
-
-@pytest.fixture
-def interrupted() -> Iterator[Callable[[float, Callable[[], object]], bool]]:
-    """Call a function and interrupt it after so many seconds: was it?"""
-    main = threading.main_thread().ident
-    assert main is not None
-    old = signal.signal(signal.SIGUSR1, _interrupt)
-
-    def call(seconds: float, function: Callable[[], object]) -> bool:
-        timer = threading.Timer(seconds, lambda: signal.pthread_kill(main, signal.SIGUSR1))
-        try:
-            timer.start()
-            function()
-            timer.join()  # it strikes here at the latest
-        except KeyboardInterrupt:
-            return True
-        raise AssertionError("never interrupted")
-
-    yield call
-    signal.signal(signal.SIGUSR1, old)
-
-
 def test_a_take_interrupted_at_any_moment_loses_no_item(
-    zk: sync.Zk, zookeeper: EmbeddedServer, interrupted: Callable[..., bool]
+    zk: sync.Zk, zookeeper: EmbeddedServer
 ) -> None:
     slipped = 0  # between a call's return and what the caller does with it there is always a gap
     with incumbent.connect(zookeeper.hosts, tick=0.0) as other:
@@ -127,7 +101,7 @@ def test_a_take_interrupted_at_any_moment_loses_no_item(
             def take(had: list[object] = had) -> None:
                 had.append(zk.queue("/jobs").take(5))
 
-            assert interrupted(step * 0.0003, take)
+            interrupt(step * 0.0003, take)
 
             left = other.queue("/jobs").take(0.2 if not had else 0)
             slipped += left is None and not had
@@ -138,7 +112,7 @@ def test_a_take_interrupted_at_any_moment_loses_no_item(
 
 
 def test_a_double_barrier_interrupted_at_any_moment_has_nobody_left_in_it(
-    zk: sync.Zk, zookeeper: EmbeddedServer, interrupted: Callable[..., bool]
+    zk: sync.Zk, zookeeper: EmbeddedServer
 ) -> None:
     with incumbent.connect(zookeeper.hosts, tick=0.0) as other:
 
@@ -147,16 +121,13 @@ def test_a_double_barrier_interrupted_at_any_moment_has_nobody_left_in_it(
             return stat is None or stat.numChildren == 0
 
         for step in range(30):
-            assert interrupted(step * 0.0005, lambda: _goes_through(zk))
+            interrupt(step * 0.0005, lambda: _goes_through(zk))
             wait_until(is_empty)
 
 
-def test_an_addition_interrupted_at_any_moment_counts_at_most_once(
-    zk: sync.Zk, interrupted: Callable[..., bool]
-) -> None:
+def test_an_addition_interrupted_at_any_moment_counts_at_most_once(zk: sync.Zk) -> None:
     counter = zk.counter("/hits")
     for step in range(30):
         before = counter.get()
-        with contextlib.suppress(KeyboardInterrupt):
-            interrupted(step * 0.0002, counter.add)
+        interrupt(step * 0.0002, counter.add)
         assert counter.get() - before in (0, 1)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import signal
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
+from tests.interrupting import interrupt
 from tests.waiting import wait_until
 
 import incumbent
@@ -88,38 +87,11 @@ def test_terms_and_an_abdication_in_blocking_code(zk: sync.Zk) -> None:
         assert leadership.lost.wait(5)
 
 
-@pytest.fixture
-def interrupted() -> Iterator[Callable[[float, Callable[[], object]], None]]:
-    """Call a function, and interrupt it after so many seconds, or just after its end."""
-    main = threading.main_thread().ident
-    assert main is not None
-
-    struck: list[bool] = []
-
-    def strike(*_: object) -> None:
-        struck.append(True)
-        raise KeyboardInterrupt
-
-    old = signal.signal(signal.SIGUSR1, strike)
-
-    def call(seconds: float, function: Callable[[], object]) -> None:
-        timer = threading.Timer(seconds, lambda: signal.pthread_kill(main, signal.SIGUSR1))
-        struck.clear()
-        with pytest.raises(KeyboardInterrupt):
-            timer.start()
-            function()
-            wait_until(lambda: struck)
-
-    yield call
-    signal.signal(signal.SIGUSR1, old)
-
-
 @pytest.mark.parametrize("what", ["group", "term", "cache", "observer"])
 def test_interrupted_at_any_moment_nothing_is_left(
     what: str,
     zk: sync.Zk,
     zookeeper: EmbeddedServer,
-    interrupted: Callable[[float, Callable[[], object]], None],
 ) -> None:
     zk.ensure("/v")
 
@@ -142,6 +114,6 @@ def test_interrupted_at_any_moment_nothing_is_left(
 
     with incumbent.connect(zookeeper.hosts, tick=0.0) as other:
         for step in range(40):
-            interrupted(step * 0.0003, go_through)
+            interrupt(step * 0.0003, go_through)
         wait_until(lambda: other.children("/v") == [], 5, "nobody to stand there")
         wait_until(lambda: len(zk._zk.client._watches) == 0, 5, "no watch to be left")

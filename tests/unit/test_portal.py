@@ -14,6 +14,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
+from tests.interrupting import interrupt
 from tests.waiting import wait_until
 
 import incumbent
@@ -29,28 +30,14 @@ def server() -> Iterator[EmbeddedServer]:
         yield server
 
 
-@pytest.fixture
-def interruptible() -> Iterator[None]:
-    """SIGUSR1 is a Ctrl-C."""
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    old = signal.signal(signal.SIGUSR1, interrupt)
-    yield
-    signal.signal(signal.SIGUSR1, old)
-
-
 def ask(begin: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
     return portal().ask(begin, lambda: None)
 
 
 @pytest.mark.parametrize("way", ["ask", "run"])
 def test_interrupted_at_any_moment_a_call_leaves_nothing_running(
-    server: EmbeddedServer, interruptible: None, way: str
+    server: EmbeddedServer, way: str
 ) -> None:
-    main = threading.main_thread().ident
-    assert main is not None
     with incumbent.connect(server.hosts, tick=0) as zk:
         the_portal, loop = portal(), portal()._loop
         call = {"ask": ask, "run": the_portal.run}[way]
@@ -65,18 +52,14 @@ def test_interrupted_at_any_moment_a_call_leaves_nothing_running(
                 running.pop()
 
         tasks = len(asyncio.all_tasks(loop))
+
+        def work_on() -> None:
+            while True:
+                call(work)
+
         for step in range(50):
-            timer = threading.Timer(
-                step * 0.0001, lambda: signal.pthread_kill(main, signal.SIGUSR1)
-            )
-            try:
-                timer.start()
-                while True:
-                    call(work)
-            except KeyboardInterrupt:
-                pass
+            interrupt(step * 0.0001, work_on)
             assert running == []
-            timer.join()
 
         assert zk.exists("/")
         assert len(asyncio.all_tasks(loop)) == tasks
@@ -84,24 +67,18 @@ def test_interrupted_at_any_moment_a_call_leaves_nothing_running(
 
 @pytest.mark.parametrize("what", ["watch", "session"])
 def test_interrupted_at_any_moment_a_block_leaves_nothing_open(
-    server: EmbeddedServer, interruptible: None, what: str
+    server: EmbeddedServer, what: str
 ) -> None:
-    main = threading.main_thread().ident
-    assert main is not None
     with incumbent.connect(server.hosts, tick=0) as zk:
         tasks = len(asyncio.all_tasks(portal()._loop))
+
+        def open_and_close() -> None:
+            while True:
+                with incumbent.connect(server.hosts) if what == "session" else zk.watch("/w"):
+                    pass
+
         for step in range(40):
-            timer = threading.Timer(
-                step * 0.0002, lambda: signal.pthread_kill(main, signal.SIGUSR1)
-            )
-            try:
-                timer.start()
-                while True:
-                    with incumbent.connect(server.hosts) if what == "session" else zk.watch("/w"):
-                        pass
-            except KeyboardInterrupt:
-                pass
-            timer.join()
+            interrupt(step * 0.0002, open_and_close)
 
         wait_until(lambda: len(asyncio.all_tasks(portal()._loop)) == tasks)
         wait_until(lambda: len(zk._zk.client._watches) == 0)

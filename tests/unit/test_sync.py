@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.interrupting import interrupt
 from tests.waiting import wait_until
 
 import incumbent
@@ -633,32 +634,18 @@ KINDS: dict[str, Callable[[sync.Zk], Any]] = {
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_interrupted_at_any_moment_nothing_is_held(background: Background, kind: str) -> None:
-    main = threading.main_thread().ident
-    assert main is not None
-    old = signal.signal(signal.SIGUSR1, _interrupt)
-    try:
-        with session(background) as zk, session(background) as other:
-            zk.ensure("/any")
-            zk.ensure("/some/queue")
-            zk.semaphore("/some").resize(1)
-            for step in range(60 if kind == "lock" else 30):
-                timer = threading.Timer(
-                    step * 0.0001, lambda: signal.pthread_kill(main, signal.SIGUSR1)
-                )
-                try:
-                    timer.start()
-                    with KINDS[kind](zk) as hold:
-                        hold.lost.wait(5)
-                    raise AssertionError("never interrupted")
-                except KeyboardInterrupt:
-                    pass
-                wait_until(lambda: other.children("/any") + other.children("/some/queue") == [])
-    finally:
-        signal.signal(signal.SIGUSR1, old)
+    with session(background) as zk, session(background) as other:
+        zk.ensure("/any")
+        zk.ensure("/some/queue")
+        zk.semaphore("/some").resize(1)
 
+        def hold_it() -> None:
+            with KINDS[kind](zk) as hold:
+                hold.lost.wait(5)
 
-def _interrupt(*_: object) -> None:
-    raise KeyboardInterrupt
+        for step in range(60 if kind == "lock" else 30):
+            interrupt(step * 0.0001, hold_it)
+            wait_until(lambda: other.children("/any") + other.children("/some/queue") == [])
 
 
 def _again(call: Callable[[], object]) -> None:
@@ -689,28 +676,17 @@ ATTEMPTS: dict[str, Callable[[sync.Zk], object]] = {
 def test_interrupted_at_any_moment_nothing_is_left_and_the_next_call_is_served(
     background: Background, kind: str
 ) -> None:
-    main = threading.main_thread().ident
-    assert main is not None
-    old = signal.signal(signal.SIGUSR1, _interrupt)
-    try:
-        with session(background) as zk, session(background) as other:
-            zk.ensure("/i/two")
-            zk.ensure("/i/g")
-            zk.barrier("/i/up").create()
-            for step in range(20):
-                timer = threading.Timer(
-                    step * 0.0003, lambda: signal.pthread_kill(main, signal.SIGUSR1)
-                )
-                with pytest.raises(KeyboardInterrupt):
-                    timer.start()
-                    ATTEMPTS[kind](zk)
-                wait_until(lambda: other.children("/i/two") + other.children("/i/g") == [])
+    with session(background) as zk, session(background) as other:
+        zk.ensure("/i/two")
+        zk.ensure("/i/g")
+        zk.barrier("/i/up").create()
+        for step in range(20):
+            interrupt(step * 0.0003, lambda: ATTEMPTS[kind](zk))
+            wait_until(lambda: other.children("/i/two") + other.children("/i/g") == [])
 
-            zk.queue("/i/empty").put(b"theirs")
-            item = other.queue("/i/empty").take(2)
-            assert item is not None
-            assert item.data == b"theirs"
-            assert other.counter("/i/n").add(1) == zk.counter("/i/n").get()
-            assert zk.value("/i/v").get().data in (b"", b"whole")
-    finally:
-        signal.signal(signal.SIGUSR1, old)
+        zk.queue("/i/empty").put(b"theirs")
+        item = other.queue("/i/empty").take(2)
+        assert item is not None
+        assert item.data == b"theirs"
+        assert other.counter("/i/n").add(1) == zk.counter("/i/n").get()
+        assert zk.value("/i/v").get().data in (b"", b"whole")
