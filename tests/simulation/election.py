@@ -207,7 +207,7 @@ class Election:
     async def watch(self) -> None:
         while True:
             self.look()
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0.1)
 
     async def progress(self) -> None:
         """Somebody leads who did not before."""

@@ -21,10 +21,7 @@ __all__ = ["LockTrial", "MultiLockTrial", "RwLockTrial", "SemaphoreTrial"]
 
 
 class _Trial(Trial):
-    """Whoever begins to hold something is looked at then; in between little can go wrong."""
-
     faults_for = 12.0
-    look_every = 0.1
 
 
 class LockTrial(_Trial):

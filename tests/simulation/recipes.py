@@ -104,7 +104,7 @@ class Trial:
     root = "/app"
     seeds = 100
     faults_for = 20.0  # seconds
-    look_every = 0.02  # seconds
+    look_every = 0.1  # seconds; whoever begins to hold something is looked at then
     progress_within = 30.0  # seconds from healing, or from the last progress, to the next
     calm = 0.0  # seconds that they go on without faults before they stop
 
