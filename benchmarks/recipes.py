@@ -33,6 +33,7 @@ _FOR = 2.0  # seconds that a rate is measured
 _DELAY = 0.020  # seconds, each way
 _LIMIT = 120.0  # seconds for one figure
 _PEERS = Path(__file__).parent / "peers"
+_WAYS = {"on uvloop": "uvloop-", "blocking": "blocking-"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +95,7 @@ def run(folder: Path, samples: int) -> Outcome:
     kinds = {
         "bare socket": [sys.executable, str(_PEERS / "recipes_bare.py")],
         "asyncio": [sys.executable, str(_PEERS / "recipes_ours.py")],
+        "on uvloop": [sys.executable, str(_PEERS / "recipes_ours.py")],
         "blocking": [sys.executable, str(_PEERS / "recipes_ours.py")],
         "kazoo": [sys.executable, str(_PEERS / "recipes_kazoo.py")],
     }
@@ -102,7 +104,7 @@ def run(folder: Path, samples: int) -> Outcome:
         outcome.remarks.append(curator)
     else:
         kinds["Curator"] = curator
-    outcome.rows.append(("", *kinds, "asyncio, beside the better of the others"))
+    outcome.rows.append(("", *kinds, "on uvloop, beside the better of the others"))
     wanted = os.environ.get("RECIPES", "").split()
     threads: dict[str, dict[str, int]] = {}
     with ExitStack() as stack:
@@ -120,7 +122,7 @@ def run(folder: Path, samples: int) -> Outcome:
                         continue
                     path = f"/{row.task}-{row.processes}-{name}-{number}"
                     hosts = far if row.is_far else apache.hosts
-                    task = f"blocking-{row.task}" if name == "blocking" else row.task
+                    task = _WAYS.get(name, "") + row.task
                     result, alive = _measure([*argv, hosts, task, path], row, folder)
                     took[name].append(result)
                     if alive:
@@ -130,7 +132,8 @@ def run(folder: Path, samples: int) -> Outcome:
         counted = ", ".join(f"{name} {count}" for name, count in counts.items())
         outcome.remarks.append(f"threads, {what}: {counted}")
     outcome.remarks.append(
-        f"medians of {samples}; a rate is measured for {_FOR:g} s. Our taker is in the queue's "
+        f"medians of {samples}; a rate is measured for {_FOR:g} s. Blocking code runs on uvloop, which "
+        "`incumbent[all]` installs. Our taker is in the queue's "
         "`items()`, as a loop that takes is written; kazoo's queue keeps its listing too. kazoo's queue and Curator's "
         "SimpleDistributedQueue lose an item whose taker fails; kazoo's counter and Curator's may "
         "count an addition twice when its answer is lost; a bare socket does what no lock can do "
@@ -142,13 +145,12 @@ def run(folder: Path, samples: int) -> Outcome:
 def _line(row: Row, took: dict[str, list[float]]) -> tuple[str, ...]:
     medians = {name: statistics.median(each) for name, each in took.items() if each}
     others = [value for name, value in medians.items() if name in ("kazoo", "Curator")]
-    ours = medians["asyncio"]
-    if row.is_rate:
-        ratio = ours / max(others)
-    else:
-        ratio = min(others) / ours
+    on_uvloop, plain = (
+        medians[name] / max(others) if row.is_rate else min(others) / medians[name]
+        for name in ("on uvloop", "asyncio")
+    )
     shown = [f"{_short(medians[name])} {row.unit}" if name in medians else "" for name in took]
-    return (row.what, *shown, f"{ratio:.2f} times as fast")
+    return (row.what, *shown, f"{on_uvloop:.2f} times as fast; asyncio alone {plain:.2f}")
 
 
 def _short(value: float) -> str:

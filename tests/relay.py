@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import cast
 
 __all__ = ["Relay", "relay_to"]
 
@@ -78,14 +79,13 @@ class _End(asyncio.Protocol):
         self.task: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's is of no such class
         self.relay._pairs[self] = None
         if self.is_upward:
             self.relay.connections += 1
             self.task = asyncio.get_running_loop().create_task(self._reach())
         for data in self.waiting:
-            transport.write(data)
+            self.transport.write(data)
 
     async def _reach(self) -> None:
         self.peer = _End(self.relay, self)

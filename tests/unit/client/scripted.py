@@ -11,7 +11,7 @@ import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from incumbent.client import Client, State
 from incumbent.wire import (
@@ -133,8 +133,7 @@ class Peer(asyncio.Protocol):
         self.decoder = FrameDecoder(1 << 24)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's is of no such class
         self.server.peers.append(self)
 
     def connection_lost(self, exc: Exception | None) -> None:

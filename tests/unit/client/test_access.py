@@ -11,6 +11,7 @@ import ssl
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 from tests.apache import ApacheEnsemble, ApacheServer
@@ -172,8 +173,7 @@ class Breaking(asyncio.Protocol):
         self._requests = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is of no such class
         self._requests = 0
 
     def data_received(self, data: bytes) -> None:
