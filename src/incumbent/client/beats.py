@@ -116,9 +116,8 @@ class Beats:
         self._open[path] -= 1
         if not self._open[path]:
             del self._open[path]
-        if not self._open and self.governs:
+        if not self._open:  # the session may last longer now: its timer comes early, if anything
             self.governs = False
-            self._pulse.relied_on()
 
     def _schedule(self) -> None:
         beat = self._pulse.numbers.beat

@@ -103,10 +103,15 @@ def _read_buffer(reader: Reader) -> bytes | None:
 
 
 def _write_string(out: bytearray, value: str | None) -> None:
+    if value is None:
+        out += b"\xff\xff\xff\xff"
+        return
     try:
-        _write_buffer(out, None if value is None else value.encode())
+        raw = value.encode()
     except UnicodeEncodeError:
         raise LocalWireError(f"{value!r} cannot be written as UTF-8") from None
+    out += _INT.pack(len(raw))
+    out += raw
 
 
 def _read_string(reader: Reader) -> str | None:

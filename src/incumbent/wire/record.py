@@ -95,15 +95,22 @@ _ANY_ACLS = vector(Codec(_write_acl, lambda r: Acl(INT.read(r), STRING.read(r), 
 _OPEN_BYTES = _written(_ANY_ACLS, OPEN_ACL)
 
 
+def _write_acls(out: bytearray, value: Sequence[Acl] | None) -> None:
+    if value == OPEN_ACL:  # as nearly all are
+        out += _OPEN_BYTES
+    else:
+        _ANY_ACLS.write(out, value)
+
+
 def _read_acls(reader: Reader) -> list[Acl]:
-    if reader.body.startswith(_OPEN_BYTES, reader.pos):  # as nearly all are
+    if reader.body.startswith(_OPEN_BYTES, reader.pos):
         reader.pos += len(_OPEN_BYTES)
         return list(OPEN_ACL)
     acls: list[Acl] = _ANY_ACLS.read(reader)
     return acls
 
 
-ACLS = Codec(_ANY_ACLS.write, _read_acls)
+ACLS = Codec(_write_acls, _read_acls)
 STRINGS = Codec(vector(STRING).write, read_strings)
 IDS = vector(
     Codec(
