@@ -6,9 +6,10 @@ Rule of this file: an interruption never strikes outside the call it is meant fo
 from __future__ import annotations
 
 import signal
+import subprocess
 import sys
-import threading
 from collections.abc import Callable
+from functools import cache
 from types import FrameType
 from typing import Any
 
@@ -17,13 +18,41 @@ from tests.waiting import wait_until
 __all__ = ["interrupt", "interrupt_at_step"]
 
 
-def interrupt(seconds: float, function: Callable[[], object]) -> None:
-    """Call it in the main thread, and interrupt that after `seconds`, or behind its end.
+_STRIKER = """
+import os, select, signal, sys, time
+stdin = open(0, "rb", buffering=0)
+for line in iter(stdin.readline, b""):
+    time.sleep(float(line))
+    os.kill(os.getppid(), signal.SIGUSR1)
+    while not select.select([stdin], [], [], 1)[0]:
+        os.kill(os.getppid(), signal.SIGUSR1)
+    stdin.readline()
+    print(flush=True)
+"""
+
+
+@cache
+def _striker() -> subprocess.Popen[str]:
+    """Another process: a thread of this one could only strike where the main thread lets it run."""
+    return subprocess.Popen(
+        [sys.executable, "-S", "-c", _STRIKER],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+
+
+def interrupt(
+    seconds: float, function: Callable[[], object], then: Callable[[], object] = lambda: None
+) -> None:
+    """Call it in the main thread, and interrupt that after `seconds`, or behind its end, and again
+    each second, as people do; `then` is called while the interruption is handled.
 
     Raises what the function raises, unless that is the interruption.
     """
-    main = threading.main_thread().ident
-    assert main is not None
+    striker = _striker()
+    assert striker.stdin is not None and striker.stdout is not None
     struck: list[bool] = []
     over: list[bool] = []
 
@@ -33,18 +62,19 @@ def interrupt(seconds: float, function: Callable[[], object]) -> None:
             raise KeyboardInterrupt
 
     old = signal.signal(signal.SIGUSR1, strike)
-    timer = threading.Timer(seconds, lambda: signal.pthread_kill(main, signal.SIGUSR1))
     try:
-        timer.start()
+        print(seconds, file=striker.stdin, flush=True)
         function()
         wait_until(lambda: struck)
     except KeyboardInterrupt:
-        pass
+        over.append(True)
+        then()
     else:
         raise AssertionError("the interruption was swallowed")
     finally:
         over.append(True)
-        timer.join()
+        print(file=striker.stdin, flush=True)  # it may stop
+        striker.stdout.readline()
         signal.signal(signal.SIGUSR1, old)
 
 

@@ -4,7 +4,7 @@ Nothing interrupts a block whose hold was lost: `hold.lost` is set, `on_lost=` i
 thread of its own, `ensure()` raises, and leaving the block raises. The znode stays until the
 block ends or the session is gone. `on_change` is called in the thread that waits.
 
-Rule of this file: a KeyboardInterrupt, wherever it strikes, leaves nothing held.
+Rule of this file: a KeyboardInterrupt, wherever it strikes, leaves nothing held once it is handled.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from types import TracebackType
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from incumbent.client import events as streams
 from incumbent.client import transaction as transactions
@@ -34,6 +34,7 @@ from incumbent.wire import MultiResult, WatchEvent
 __all__ = [
     "Asked",
     "Caller",
+    "Entered",
     "Events",
     "Guarded",
     "Hold",
@@ -238,16 +239,24 @@ class Caller:
 
 
 class Within(Generic[T]):
-    """An asynchronous context manager around blocking code. Should an interruption come before
-    the first step of `__exit__`, it is left when this object is gone."""
+    """An asynchronous context manager around blocking code.
+
+    Should an interruption come before the first step of `__exit__`, it is left when this object
+    is gone. A generator's block that is closed is left as well, but not waited for: the collector
+    may close it, in any thread.
+    """
 
     def __init__(self, portal: Portal, manager: AbstractAsyncContextManager[T]) -> None:
         self._portal = portal
         self._entry = _Entry(manager)
-        self._last_resort = last_resort(self, portal, self._entry.leave)
+        self._last_resort = last_resort(self, partial(portal.carry_out, self._entry.leave))
 
     def __enter__(self) -> T:
-        return self._portal.run(self._entry.enter)
+        try:
+            return self._portal.run(self._entry.enter)
+        except BaseException:
+            self.leave()
+            raise
 
     def __exit__(
         self,
@@ -255,36 +264,80 @@ class Within(Generic[T]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if kind is GeneratorExit:  # the generator around us was collected: by any thread
-            return
+        if kind is GeneratorExit:
+            self._last_resort()
+        else:
+            self.leave()
+
+    def leave(self) -> None:
+        """May be called twice."""
         self._portal.finish(self._entry.leave)
         self._last_resort.detach()
 
 
 class _Entry(Generic[T]):
-    """Entered, and what is to be left; on the loop."""
+    """Entered, and what is to be left; on the loop.
+
+    There the manager dies as well: asyncio hears of its generator by a weak reference, in whose
+    callback an interruption of our thread would be swallowed.
+    """
 
     def __init__(self, manager: AbstractAsyncContextManager[T]) -> None:
-        self._manager = manager
-        self._is_in = False
+        self._manager: AbstractAsyncContextManager[T] | None = manager
+        self._is_in = self._is_over = False
 
     async def enter(self) -> T:
-        entered = await self._manager.__aenter__()
+        assert self._manager is not None, "entered once"
+        try:
+            entered = await self._manager.__aenter__()
+        except BaseException:
+            self._manager = None
+            raise
         self._is_in = True
+        if self._is_over:
+            await self.leave()
         return entered
 
     async def leave(self) -> None:
-        """May be called twice."""
-        if self._is_in:
-            self._is_in = False
-            await self._manager.__aexit__(None, None, None)
+        """May be called twice, and while it is being entered."""
+        self._is_over = True
+        if self._is_in and self._manager is not None:
+            manager, self._manager = self._manager, None
+            await manager.__aexit__(None, None, None)
 
 
-def last_resort(
-    block: object, portal: Portal, give_back: Callable[[], Coroutine[Any, Any, object]]
-) -> weakref.finalize[..., object]:
-    """Have it given back when nobody has `block` any more: no `__exit__` will do it."""
-    resort = weakref.finalize(block, portal.carry_out, give_back)
+class Entered(Generic[T]):
+    """A twin that is the `with` of its asynchronous original, and gives itself to the block."""
+
+    def __init__(self, portal: Portal, manager: AbstractAsyncContextManager[T]) -> None:
+        self._portal = portal
+        self._manager = manager
+        self._entries: list[Within[T]] = []
+
+    def __enter__(self) -> Self:
+        entry = Within(self._portal, self._manager)
+        try:
+            entry.__enter__()
+            self._entries.append(entry)
+        except BaseException:  # an interruption may come just behind the entry
+            entry.leave()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._entries:
+            self._entries.pop().__exit__(kind, error, traceback)
+
+
+def last_resort(block: object, give_back: Callable[[], object]) -> weakref.finalize[..., object]:
+    """Have it given back when nobody has `block` any more: no `__exit__` will do it. `give_back`
+    must not wait: it is called by whoever lets go of `block` last, which may be the collector."""
+    resort = weakref.finalize(block, give_back)
     resort.atexit = False  # the session is closed then
     return resort
 
@@ -307,26 +360,41 @@ class Wait:
         self._queues = queues
         self._on_change = on_change
         self._reentrant = reentrant
+        self._is_over = False
 
     async def acquire(self) -> holds.Hold | None:
-        self.got = await self._begin()
-        return self.got
+        self.got = got = await self._begin()
+        if self._is_over and got is not None:
+            got.release()
+        return got
 
-    def held(self, thread: int) -> holds.Hold | None:
-        """What the thread has already and may enter again; raises where it would wait for itself."""
+    def outer(self, thread: int) -> Guarded[Any] | None:
+        """The thread's own block which it may enter again; raises where it would wait for itself."""
         for each in self._queues:
             held = each.ledger.holders.get((each.path, thread))
-            if self._reentrant and held is not None and not held.is_shared:
-                if error := held.why_not():
-                    raise error
-                return held
+            if held is not None and held.block is not None:
+                block = held.block()
+                if block is None:
+                    held.disown()  # it is on its way out
+                elif self._reentrant and not held.is_shared:
+                    if error := held.why_not():
+                        raise error
+                    assert isinstance(block, Guarded)
+                    return block
             each.ledger.refuse_nested(each.path, thread)
         return None
 
     async def give_up(self) -> None:
-        """May be called twice."""
+        """May be called twice, and while it is waited for."""
+        self._is_over = True
         if self.got is not None:
             self.got.release()
+
+    def let_go(self, portal: Portal) -> None:
+        """As `give_up`, from any thread and without waiting: the block is over."""
+        if self.got is not None:
+            self.got.disown()
+        portal.carry_out(self.give_up)
 
     def _tell(self, place: Place) -> None:
         on_change = self._on_change
@@ -336,27 +404,36 @@ class Wait:
 
 class Guarded(Generic[HoldT]):
     """`with` around what a hold guards. Enter it once, with `with`: when this object is gone,
-    so is the hold, for an interruption may come before the first step of `__exit__`."""
+    so is the hold, for an interruption may come before the first step of `__exit__`.
+
+    A generator's block that is closed ends as well, but that is not waited for (see `Within`).
+    """
 
     def __init__(self, portal: Portal, wait: Wait, on_lost: Callable[[Hold], None] | None) -> None:
         self._portal = portal
         self._wait = wait
         self._on_lost = on_lost
+        self._joined: list[Guarded[Any]] = []
+        """Blocks of this thread that this one is only a part of; they last as long as it does."""
 
     def __enter__(self) -> HoldT:
-        held = self._wait.held(threading.get_ident())
-        if held is not None:
-            return Hold(self._portal, held)  # type: ignore[return-value]
-        self._last_resort = last_resort(self, self._portal, self._wait.give_up)
+        thread = threading.get_ident()
+        if (outer := self._wait.outer(thread)) is not None:
+            self._joined.append(outer)
+            return Hold(self._portal, outer._wait.got)  # type: ignore[return-value, arg-type]
+        self._last_resort = last_resort(self, partial(self._wait.let_go, self._portal))
         try:
             got = self._portal.run(self._wait.acquire, inbox=self._wait.inbox)
             hold = None if got is None else Hold(self._portal, got)
             if got is not None and hold is not None:
-                got.belongs_to(threading.get_ident())
+                got.belongs_to(thread, weakref.ref(self))
                 self._portal.post(partial(got.lost.listen, partial(_lost, hold, self._on_lost)))
                 self._begin()
+            else:
+                self._last_resort.detach()
         except BaseException:
             self._portal.finish(self._wait.give_up)
+            self._last_resort.detach()
             raise
         return hold  # type: ignore[return-value]
 
@@ -366,8 +443,14 @@ class Guarded(Generic[HoldT]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        if self._joined:
+            self._joined.pop()
+            return
         hold = self._wait.got
         if hold is None:
+            return
+        if kind is GeneratorExit:
+            self._last_resort()
             return
         try:
             self._portal.run(self._end)

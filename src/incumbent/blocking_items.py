@@ -6,6 +6,7 @@ Rule of this file: an interruption loses nothing: what came all the same is put 
 from __future__ import annotations
 
 import contextlib
+import weakref
 from collections.abc import Callable, Coroutine, Iterator
 from functools import partial
 from types import TracebackType
@@ -113,6 +114,7 @@ class DoubleBarrier:
         self.path = barrier.path
         self.count = barrier.count
         self.timeout = barrier.timeout
+        self._last_resort: weakref.finalize[..., object] | None = None
 
     def enter(self) -> None:
         self._portal.run(self._barrier.enter, undo=partial(_abandon, self._barrier))
@@ -124,8 +126,14 @@ class DoubleBarrier:
         self._portal.post(self._barrier.abandon)
 
     def __enter__(self) -> Self:
-        self._last_resort = last_resort(self, self._portal, partial(_abandon, self._barrier))
-        self.enter()
+        self._last_resort = last_resort(self, partial(self._portal.post, self._barrier.abandon))
+        try:
+            self.enter()
+        except BaseException as error:
+            if not isinstance(error, Exception):  # an interruption, maybe just behind the entry
+                self.abandon()
+            self._last_resort.detach()
+            raise
         return self
 
     def __exit__(
@@ -134,11 +142,17 @@ class DoubleBarrier:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if kind is None:
-            self.leave()
-        else:
+        try:
+            if kind is None:
+                self.leave()
+            else:
+                self.abandon()
+        except BaseException:
             self.abandon()
-        self._last_resort.detach()
+            raise
+        finally:
+            if self._last_resort is not None:
+                self._last_resort.detach()
 
 
 async def _abandon(barrier: double_barriers.DoubleBarrier, _: None = None) -> None:

@@ -9,13 +9,12 @@ Rule of this file: the same names as the twins, and no thought of its own.
 from __future__ import annotations
 
 import contextlib
-import weakref
 from collections.abc import Callable, Iterator
 from functools import partial
 from types import TracebackType
 from typing import TypeVar
 
-from incumbent.blocking import Guarded, Hold, Wait, Within, twin_of
+from incumbent.blocking import Entered, Guarded, Hold, Wait, Within, twin_of
 from incumbent.errors import Abdicated, Deposed
 from incumbent.portal import Portal
 from incumbent.recipes import cache as caches
@@ -62,7 +61,7 @@ class Term(Guarded[Hold]):
         self._forgives = forgives
 
     def _begin(self) -> None:
-        self._terms.add(self)
+        self._terms[self._wait] = None
 
     def __exit__(  # type: ignore[override]
         self,
@@ -70,7 +69,7 @@ class Term(Guarded[Hold]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> bool:
-        self._terms.discard(self)
+        self._terms.pop(self._wait, None)
         try:
             super().__exit__(kind, error, traceback)
         except self._forgives as lost:
@@ -83,11 +82,6 @@ class Term(Guarded[Hold]):
     def was_lost(self) -> bool:
         return self._wait.got is not None and self._wait.got.lost.is_set()
 
-    def abdicate(self) -> None:
-        """On the loop."""
-        if self._wait.got is not None:
-            self._wait.got.lost.set(Abdicated(self._path, "it was given up by choice"))
-
 
 @twin_of(elections.Election)
 class Election:
@@ -98,7 +92,7 @@ class Election:
         self._portal = portal
         self._queue = queue_
         self._election = elections.Election(queue_)
-        self._terms: weakref.WeakSet[Term] = weakref.WeakSet()  # begun and not over
+        self._terms: dict[Wait, None] = {}  # of blocks that have begun
 
     @property
     def path(self) -> str:
@@ -126,7 +120,12 @@ class Election:
 
     def abdicate(self) -> None:
         for term in tuple(self._terms):
-            self._portal.post(term.abdicate)
+            self._portal.post(partial(self._end, term))
+
+    def _end(self, term: Wait) -> None:
+        """On the loop."""
+        if term in self._terms and term.got is not None and not term.got.is_over:
+            term.got.lost.set(Abdicated(self.path, "it was given up by choice"))
 
     def terms(
         self,
@@ -218,8 +217,7 @@ class Group:
     def join(
         self, data: str | bytes = b"", *, name: str | None = None, timeout: float | None = None
     ) -> Iterator[Membership]:
-        joining = self._group.join(data, name=name, timeout=timeout)
-        with Within(self._portal, joining) as membership:
+        with Within(self._portal, self._group.join(data, name=name, timeout=timeout)) as membership:
             yield Membership(self._portal, membership)
 
     def members(self) -> dict[str, Member]:
@@ -285,27 +283,13 @@ class Rosters:
 
 
 @twin_of(caches.Cache)
-class Cache:
+class Cache(Entered[caches.Cache]):
     """The twin of `incumbent.recipes.cache.Cache`."""
 
     def __init__(self, portal: Portal, cache: caches.Cache) -> None:
-        self._portal = portal
+        super().__init__(portal, cache)
         self._cache = cache
         self.path = cache.path
-
-    def __enter__(self) -> Cache:
-        entry = Within(self._portal, self._cache)
-        entry.__enter__()
-        self._entry = entry
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._entry.__exit__(kind, error, traceback)
 
     @property
     def is_current(self) -> bool:

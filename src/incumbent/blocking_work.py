@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
 
-from incumbent.blocking import Lost, Within, twin_of
+from incumbent.blocking import Entered, Lost, twin_of
 from incumbent.errors import HoldLost, SessionError, Taken
 from incumbent.portal import Portal
 from incumbent.work import claim as ours
@@ -98,29 +98,15 @@ async def _awaited(end: Callable[[], asyncio.Task[None]]) -> None:
 
 
 @twin_of(works.Work)
-class Work:
+class Work(Entered[works.Work]):
     """The twin of `incumbent.work.Work`."""
 
     def __init__(self, portal: Portal, work: works.Work) -> None:
-        self._portal = portal
+        super().__init__(portal, work)
         self._work = work
         self.path = work.path
         self.lag = work.lag
         self.keep_done = work.keep_done
-
-    def __enter__(self) -> Work:
-        entry = Within(self._portal, self._work)
-        entry.__enter__()
-        self._entry = entry
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._entry.__exit__(kind, error, traceback)
 
     @contextmanager
     def claim(self, item: str) -> Iterator[Claim]:
@@ -245,28 +231,14 @@ class Work:
 
 
 @twin_of(queues.WorkQueue)
-class WorkQueue:
+class WorkQueue(Entered[queues.WorkQueue]):
     """The twin of `incumbent.work.WorkQueue`."""
 
     def __init__(self, portal: Portal, queue: queues.WorkQueue) -> None:
-        self._portal = portal
+        super().__init__(portal, queue)
         self._queue = queue
         self.path = queue.path
         self.tries = queue.tries
-
-    def __enter__(self) -> WorkQueue:
-        entry = Within(self._portal, self._queue)
-        entry.__enter__()
-        self._entry = entry
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._entry.__exit__(kind, error, traceback)
 
     def put(self, data: str | bytes, *, delay: float = 0.0) -> str:
         return self._portal.run(lambda: self._queue.put(data, delay=delay))

@@ -74,8 +74,10 @@ class Portal:
             raise
 
     def carry_out(self, begin: Callable[[], Coroutine[Any, Any, object]]) -> None:
-        """Have `begin()` run to its end on the loop, and don't wait."""
-        self.post(partial(self._start, begin))
+        """Have `begin()` run to its end on the loop, and don't wait. A forked child has no loop:
+        there nothing happens to what is its parent's."""
+        if not self.is_elsewhere:
+            self.post(partial(self._start, begin))
 
     def _start(self, begin: Callable[[], Coroutine[Any, Any, object]]) -> None:
         task = self._loop.create_task(begin())
@@ -96,29 +98,33 @@ class Portal:
         """
         self.check()
         calls = queue.SimpleQueue() if inbox is None else inbox
-        tasks: list[asyncio.Task[T]] = []
+        running: list[asyncio.Task[T]] = []
+        ended: list[_Outcome[T]] = []
 
         def start() -> None:
-            task = self._loop.create_task(begin())
-            tasks.append(task)
-            task.add_done_callback(lambda _: calls.put(None))
+            running.append(self._loop.create_task(begin()))
+            running[0].add_done_callback(end)
+
+        def end(task: asyncio.Task[T]) -> None:
+            """Here dies the task: asyncio hears of it by a weak reference, in whose callback an
+            interruption of our thread would be swallowed."""
+            running.clear()
+            ended.append(_Outcome(task))
+            calls.put(None)
 
         def stop() -> None:
-            if tasks and not tasks[0].done():
-                tasks[0].cancel()
+            if running:
+                running[0].cancel()
             else:  # not begun, or its None was taken just when the interruption came
                 calls.put(None)
 
         try:
             self._wait(calls, start, stop)
         except BaseException:
-            if undo is not None and tasks and _has_result(tasks[0]):
-                self.finish(partial(undo, tasks[0].result()))
+            if undo is not None and ended and ended[0].error is None:
+                self.finish(partial(undo, ended[0].get()))
             raise
-        task = tasks[0]
-        if task.cancelled():
-            raise SessionClosed(0, "closed while waiting")
-        return task.result()
+        return ended[0].get()
 
     def ask(self, begin: Callable[[], Coroutine[Any, Any, T]], flush: Callable[[], object]) -> T:
         """As `run`, in half the time, for what needs no task: that waits for answers only.
@@ -233,8 +239,23 @@ def _new_loop() -> asyncio.AbstractEventLoop:
     return new_event_loop()
 
 
-def _has_result(task: asyncio.Task[Any]) -> bool:
-    return not task.cancelled() and task.exception() is None
+class _Outcome(Generic[T]):
+    """What came of a task, without the task."""
+
+    def __init__(self, task: asyncio.Task[T]) -> None:
+        self.error: BaseException | None = None
+        self._result: T | None = None
+        if task.cancelled():
+            self.error = SessionClosed(0, "closed while waiting")
+        elif (error := task.exception()) is not None:
+            self.error = error
+        else:
+            self._result = task.result()
+
+    def get(self) -> T:
+        if self.error is not None:
+            raise self.error
+        return self._result  # type: ignore[return-value]
 
 
 _lock = threading.Lock()

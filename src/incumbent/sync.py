@@ -4,11 +4,11 @@
         with zk.lock("/app/migration", timeout=30) as hold:
             hold.ensure()            # raises if the lock is lost at this instant
 
-One background thread runs the event loop (that of uvloop, where it is installed) of every client of
-the process, so that beats go on
-while the program computes. A call from that thread would wait for itself: `RuntimeError` at
-once. A forked child has no such thread: `SessionClosed`; connect again there. gevent and eventlet
-are not supported: they would run the loop in the very thread that waits for it.
+One background thread runs the event loop of every client of the process (that of uvloop, where it
+is installed), so that beats go on while the program computes. A call from that thread would wait
+for itself: `RuntimeError` at once. A forked child has no such thread: `SessionClosed`; connect
+again there. gevent and eventlet are not supported: they would run the loop in the very thread
+that waits for it.
 
 Callbacks (`watcher=`, `listen`, `on_state`) are called in one more thread, one after the other.
 
@@ -37,6 +37,7 @@ from incumbent.blocking import (
     Transaction,
     Wait,
     Within,
+    last_resort,
     twin_of,
 )
 from incumbent.blocking_items import (
@@ -163,6 +164,7 @@ class Zk:
         portal.at_exit[zk.close] = None
 
     def __enter__(self) -> Zk:
+        self._last_resort = last_resort(self, partial(self._portal.carry_out, self._zk.close))
         return self
 
     def __exit__(
@@ -171,7 +173,11 @@ class Zk:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.close()
+        if kind is GeneratorExit:  # maybe the collector's, in any thread: no waiting
+            self._last_resort()
+        else:
+            self.close()
+            self._last_resort.detach()
 
     @property
     def state(self) -> State:
@@ -183,8 +189,8 @@ class Zk:
 
     def close(self) -> None:
         if not self._portal.is_elsewhere:
-            self._portal.at_exit.pop(self._zk.close, None)
             self._portal.finish(self._zk.close)
+            self._portal.at_exit.pop(self._zk.close, None)
 
     def detach(self) -> Passport:
         async def detach() -> Passport:
@@ -302,8 +308,8 @@ class Zk:
 
     @contextmanager
     def listen(self, path: str, callback: Watcher, *, recursive: bool = False) -> Iterator[None]:
-        listening = self._zk.listen(path, self._caller.later(callback), recursive=recursive)
-        with Within(self._portal, listening):
+        heard = self._caller.later(callback)
+        with Within(self._portal, self._zk.listen(path, heard, recursive=recursive)):
             yield
 
     def unwatch(self, path: str, watcher: Watcher) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 from tests.simulation.recipes import Trial
 
 from incumbent import aio
-from incumbent.client import State
+from incumbent.client import Client, State
 from incumbent.errors import IncumbentError, NameTaken, NotSent
 from incumbent.recipes.cache import Cache
 from incumbent.recipes.hold import Hold
@@ -209,15 +209,14 @@ class GroupTrial(Trial):
                     elif rng.random() < 0.2:
                         with contextlib.suppress(IncumbentError):
                             await zk.delete(membership.path)  # by hand
-                await self.is_as_said(membership, host)
+                await self.is_as_said(membership, zk.client)
             finally:
                 following.cancel()
 
-    async def is_as_said(self, membership: Any, host: Host) -> None:
+    async def is_as_said(self, membership: Any, client: Client) -> None:
         """Where the session lives, and a little later, the disk has what the member says."""
         with contextlib.suppress(TimeoutError):
             await membership.settled(2.0)
-            client = self.clients[-1][1]
             tree = self.server._service.tree if self.server is not None else Tree()
             node = tree.nodes.get(membership.path)
             is_up = client.state is State.CONNECTED and membership.is_in and node is not None

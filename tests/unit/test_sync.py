@@ -101,13 +101,16 @@ def session(background: Background, **more: Any) -> Iterator[sync.Zk]:
         yield zk
 
 
+HOLD_INSIDE = {
+    *("begin", "belongs_to", "block", "disown", "end", "is_over", "look", "release", "why_not"),
+}
 CLAIM_INSIDE = {"begin", "begun", "belongs_to", "end", "is_believed", "is_busy", "is_session_over"}
 CLAIM_INSIDE |= {"lease", "leave", "look", "session_id", "why_not", "znode"}
 
 PAIRS = [
     (aio.Zk, sync.Zk, {"client", "contenders", "root", "submit"}),
     (events.Events, blocking.Events, {"put"}),
-    (hold.Hold, blocking.Hold, {"begin", "belongs_to", "end", "release", "look", "why_not"}),
+    (hold.Hold, blocking.Hold, HOLD_INSIDE),
     (client.Transaction, blocking.Transaction, set()),
     (rwlock.ReadWriteLock, blocking_locks.ReadWriteLock, set()),
     (

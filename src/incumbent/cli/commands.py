@@ -74,7 +74,7 @@ def run_typer(argv: Sequence[str]) -> int:
         if type(error).__name__ == "NoArgsIsHelpError":
             print(usage())
             return USAGE
-        say(_what_is_wrong(usage(), _where(error)))
+        say(_what_is_wrong(usage(), _where(error), _belonging(error)))
         return USAGE
     return code if isinstance(code, int) else DONE
 
@@ -117,11 +117,14 @@ def _stub(name: str) -> Callable[[typer.Context], None]:
     return lasting
 
 
-def _what_is_wrong(message: str, command: str) -> str:
-    """What typer has to say, as a clause, and where to read on."""
+def _what_is_wrong(message: str, command: str, belonging: str) -> str:
+    """What typer has to say, as a clause, and where to read on. `belonging`: a command below
+    this one that has the option which this one lacks."""
     text = message.rstrip(".")
     if re.match(r"no such option: -\d", text, re.IGNORECASE):
         text += " (before a value that begins with -, write --)"
+    elif belonging:
+        text += f" (it goes behind a command, as in `{belonging} …`)"
     end = "" if text.endswith("?") else ";"
     return f"{text[:1].lower()}{text[1:]}{end} `{command} --help` shows what there is"
 
@@ -130,3 +133,12 @@ def _where(error: Exception) -> str:
     """The command that was called wrongly, as it is typed."""
     context = getattr(error, "ctx", None)
     return context.command_path if context is not None else "incumbent"
+
+
+def _belonging(error: Exception) -> str:
+    """Of a group that was given an option of its commands: how one of them has it."""
+    option, context = getattr(error, "option_name", ""), getattr(error, "ctx", None)
+    for name, command in getattr(getattr(context, "command", None), "commands", {}).items():
+        if any(option in parameter.opts for parameter in command.params):
+            return f"{_where(error)} {name} {option}"
+    return ""

@@ -113,6 +113,7 @@ class Session:
         self._first: asyncio.Future[None] | None = None
         self._scope: asyncio.Timeout | None = None
         self._deadline: asyncio.TimerHandle | None = None
+        self._deadline_at = 0.0
 
     # What callers see.
 
@@ -287,9 +288,10 @@ class Session:
         loop = asyncio.get_running_loop()
         due_at = loop.time() + max(0.0, self._lost_at - self.clock.boottime())
         if self._deadline is not None:
-            if self._deadline.when() <= due_at:
+            if self._deadline_at <= due_at:
                 return
             self._deadline.cancel()
+        self._deadline_at = due_at
         self._deadline = loop.call_at(due_at, self._due)
 
     def _refused(self, identity: Identity) -> None:

@@ -83,6 +83,7 @@ class Hold:
         self._timer: asyncio.TimerHandle | None = None
         self._beat: Any = None
         self._owner: object = None
+        self.block: Callable[[], object] | None = None
         self._believed_until = -math.inf
         self._epoch: int | None = None
 
@@ -105,6 +106,11 @@ class Hold:
     def valid_until(self) -> float:
         """Seconds of CLOCK_BOOTTIME: before this nobody else can hold it; rises with each beat."""
         return self._place.lease.valid_until
+
+    @property
+    def is_over(self) -> bool:
+        """Its block has not begun, or it has ended; whether it was lost is another matter."""
+        return self._beat is None
 
     def remaining(self) -> float:
         """Seconds from now to `valid_until`; 0 once lost or given back."""
@@ -155,11 +161,19 @@ class Hold:
         """Writes that are done only if we hold it when they are: all of them, or none."""
         return Transaction(self)
 
-    def belongs_to(self, owner: object) -> None:
-        """Whose block it guards: a task or a thread, which must not wait for it again."""
-        self._owner = owner
+    def belongs_to(self, owner: object, block: Callable[[], object] | None = None) -> None:
+        """Whose block it guards: a task or a thread, which must not wait for it again. `block`, of
+        a thread: what ends it, None once that is gone."""
+        self._owner, self.block = owner, block
         for place in self._places:
             place.ledger.holders.setdefault((place.directory, owner), self)
+
+    def disown(self) -> None:
+        """Nobody's block any more. From any thread."""
+        holders = self._place.ledger.holders
+        for place in self._places:
+            if holders.get((place.directory, self._owner)) is self:
+                holders.pop((place.directory, self._owner), None)
 
     async def begin(self) -> None:
         """Believe in it: at once if the lease is proven now, else after beats that prove it.
@@ -203,10 +217,7 @@ class Hold:
             )
         self._look_in(None)
         if self._beat is not None:
-            holders = self._place.ledger.holders
-            for place in self._places:
-                if holders.get((place.directory, self._owner)) is self:
-                    del holders[place.directory, self._owner]
+            self.disown()
             beat, self._beat = self._beat, None
             beat.__exit__(None, None, None)
 

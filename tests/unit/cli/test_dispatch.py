@@ -106,6 +106,11 @@ def test_without_the_extra_there_is_a_server_and_help() -> None:
         (["apply"], "missing argument 'FILE'", " apply"),
         (["node", "confirm"], "no such command 'confirm'", " node"),
         (["zk", "cat"], "no such command 'cat'", " zk"),
+        (
+            ["zk", "--zookeeper", "h:1", "ls"],
+            "--zookeeper (it goes behind a command, as in `incumbent zk ls --zookeeper …`)",
+            " zk",
+        ),
         (["zk", "create", "/a", "--ttl", "0"], "--ttl", " zk create"),
         (["barrier", "meet", "x"], "missing option '--count'", " barrier meet"),
         (["status", "--output", "xml"], "'xml'", " status"),
