@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.apache import free_port
+from tests.e2e.nodes import INCUMBENT
 from tests.e2e.terminals import Terminal, Terminals, our_server
 from tests.e2e.wrappers import Wrappers, agent_of
 from tests.waiting import wait_until
@@ -271,3 +273,25 @@ def test_so_many_have_it_at_a_time_and_a_new_limit_reaches_those_who_wait(locks:
     with sync.connect(locks.hosts) as zk:
         zk.set("/incumbent/locks/limit", b"3")
     fourth.wait_for("has it")
+
+
+@pytest.mark.parametrize("options", [("--shared",), ("--limit", "2"), ()])
+def test_the_token_of_a_lock_around_it_is_not_that_of_a_lock(
+    server: str, options: tuple[str, ...]
+) -> None:
+    name = "-".join(["inner", *options]).replace("--", "")
+    command = [*INCUMBENT, "lock", name, *options, "--zookeeper", server, "--quiet", "--"]
+
+    done = subprocess.run(
+        [*command, "sh", "-c", 'echo "${INCUMBENT_TOKEN-none}"'],
+        env={**os.environ, "INCUMBENT_TOKEN": "99"},
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=30,
+    )
+
+    assert done.returncode == 0
+    if options:
+        assert done.stdout == "none\n"
+    else:
+        assert int(done.stdout) != 99

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 from tests.e2e.nodes import INCUMBENT
 from tests.e2e.terminals import Terminal, Terminals, our_server
+from tests.waiting import wait_until
 
 from incumbent import sync
 from incumbent.cli.dispatch import dispatch
@@ -87,6 +89,51 @@ def test_an_item_that_nobody_reads_is_put_back(script: Script) -> None:
     assert script.run("queue", "take", "jobs", "--timeout", "0")[1] == "precious\n"
 
 
+def test_an_item_for_which_there_is_no_room_is_put_back(script: Script) -> None:
+    script.run("queue", "put", "jobs", "precious")
+    take = [*INCUMBENT, "queue", "take", "jobs", "--root", script.root, "--zookeeper", script.hosts]
+
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(take, stdout=full, stderr=subprocess.PIPE, text=True)
+    closed = subprocess.run(["sh", "-c", 'exec "$@" >&-', "sh", *take], stderr=subprocess.PIPE)
+
+    assert done.returncode == 1
+    assert "has its item back" in done.stderr
+    assert closed.returncode == 2
+    assert b"stdout is closed" in closed.stderr
+    assert b"Traceback" not in done.stderr.encode() + closed.stderr
+    assert script.run("queue", "take", "jobs", "--timeout", "0")[1] == "precious\n"
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGHUP])
+def test_a_follower_that_is_told_to_stop_loses_no_item(script: Script, signum: int) -> None:
+    lines = [f"{number}" for number in range(400)]
+    put = [*INCUMBENT, "queue", "put", "jobs", "-", "--lines", "--root", script.root]
+    subprocess.run([*put, "--zookeeper", script.hosts], input="\n".join(lines).encode(), check=True)
+
+    seen: list[str] = []
+    for number in range(3):
+        following = script.start(f"follow{number}", "queue", "take", "jobs", "-f")
+        following.wait_for(f"{len(seen) + 20}")
+        assert following.end(signum) == 128 + signum
+        assert following.complaints() == []
+        seen += following.lines()
+    while (taken := script.run("queue", "take", "jobs", "--timeout", "0"))[0] == 0:
+        seen.append(taken[1].strip())
+
+    assert sorted(seen, key=int) == lines
+
+
+def test_who_meets_and_is_told_to_stop_is_not_counted(script: Script) -> None:
+    gone = script.start("gone", "barrier", "meet", "deploy", "--count", "2")
+    with sync.connect(script.hosts) as zk:
+        members = f"{script.root}/barriers/deploy"
+        zk.ensure(members)
+        wait_until(lambda: len(zk.children(members)) == 1)
+        assert gone.end(signal.SIGTERM) == 143
+        assert zk.children(members) == []
+
+
 def test_those_who_meet_go_on_together_and_may_meet_again(script: Script) -> None:
     for round_ in ("first", "second"):
         early = [
@@ -132,12 +179,17 @@ def test_whoever_waits_at_a_barrier_goes_on_when_it_is_down(script: Script) -> N
         (("queue", "put", "a", "x", "--lines"), "--lines reads items from stdin"),
         (("queue", "take", "a", "-f", "--count", "2"), "give one of them"),
         (("barrier", "meet", "a", "--count", "0"), "--count"),
+        (("barrier", "down", "/"), "holds what others need"),
+        (("barrier", "down", "ROOT/once/a"), "holds what others need"),
+        (("queue", "put", "/zookeeper", "x"), "a path outside /zookeeper"),
+        (("barrier", "meet", "a", "--count", "101"), "less than or equal to 100"),
+        (("barrier", "meet", "a", "--count", "2", "--timeout", "0"), "leaves the others no time"),
     ],
 )
 def test_a_wrong_call_says_what_was_expected(
     script: Script, words: tuple[str, ...], said: str
 ) -> None:
-    code, _, err = script.run(*words)
+    code, _, err = script.run(*(word.replace("ROOT", script.root) for word in words))
 
     assert code == 2
     assert said in err

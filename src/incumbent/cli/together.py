@@ -17,9 +17,10 @@ from incumbent.aio import Zk
 from incumbent.cli import znode
 from incumbent.cli.exits import DONE, No, TimedOut, Usage, say, tell
 from incumbent.cli.options import AsOutput, Hosts, Output, Root
-from incumbent.cli.zk_session import chosen, do_there, read_data
+from incumbent.cli.zk_session import chosen, do_there, lets_go, read_data
 from incumbent.errors import BrokenBarrier, ItemUnknown
 from incumbent.recipes.items import Item
+from incumbent.recipes.round import MOST
 from incumbent.settings import name_problem
 from incumbent.wire import paths
 
@@ -91,9 +92,15 @@ def take(
     """
     if follow and count is not None:
         raise Usage("--follow takes whatever comes, and --count so many: give one of them")
+    if sys.stdout is None:
+        raise Usage("stdout is closed: an item would be taken and shown to nobody")
 
     async def work(zk: Zk, path: str) -> int:
         left = None if follow else count or 1
+        with lets_go():
+            return await take_there(zk, path, left)
+
+    async def take_there(zk: Zk, path: str, left: int | None) -> int:
         async with zk.queue(path).items() as items:
             items.looks_ahead = left is None or left > 1
             while left is None or left > 0:
@@ -108,9 +115,14 @@ def take(
                     raise TimedOut(f"{path}: no item came within {timeout:g} s")
                 try:
                     _print(item, output)
-                except BrokenPipeError:
+                except OSError as error:
                     await zk.queue(path).put_back(item)
-                    raise
+                    sys.stdout = None  # else it is written once more, at the end
+                    if isinstance(error, BrokenPipeError):
+                        raise
+                    raise No(
+                        f"{path} has its item back: stdout takes none ({error.strerror})"
+                    ) from None
                 left = None if left is None else left - 1
         return DONE
 
@@ -121,7 +133,7 @@ def take(
 def meet(
     name: Name,
     count: Annotated[
-        int, typer.Option("--count", min=1, metavar="N", help="How many are to come.")
+        int, typer.Option("--count", min=1, max=MOST, metavar="N", help="How many are to come.")
     ],
     timeout: Timeout = None,
     zookeeper: Hosts = None,
@@ -131,12 +143,15 @@ def meet(
 
     Exit code 4: not all came within --timeout; 1: one of them was lost just then.
     """
+    if timeout == 0:
+        raise Usage("--timeout 0 leaves the others no time to come: give more, or leave it out")
 
     async def work(zk: Zk, path: str) -> int:
         barrier = zk.double_barrier(path, count, timeout=timeout)
         try:
-            await barrier.enter()
-            await barrier.leave()
+            with lets_go():
+                async with barrier:
+                    pass
         except BrokenBarrier as error:
             raise No(str(error)) from None
         return DONE
@@ -203,6 +218,14 @@ def _at(
     if wrong:
         raise Usage(f"{name!r} is no name here: {wrong}; or a znode's path, such as /{kind}/x")
     path = name if name.startswith("/") else f"{where.root}/{kind}/{name}"
+    for own in ("/zookeeper", where.root):
+        is_inside = f"{path}/".startswith(f"{own}/") and not path.startswith(
+            f"{where.root}/{kind}/"
+        )
+        if path == "/" or (is_inside and own):
+            raise Usage(
+                f"{path} holds what others need: take a NAME, or a path outside {own or '/'}"
+            )
     do_there(where, path, lambda zk: work(zk, path))
 
 

@@ -136,6 +136,8 @@ def wrap(wrapping: Wrapping) -> int:
     except KeyboardInterrupt:
         return interrupted()
 
+    for name in ("INCUMBENT_TOKEN", "INCUMBENT_PERIOD"):
+        os.environ.pop(name, None)  # of the wrapper that we ourselves run under
     voice = _Voice(tells_code=wrapping.errand == "elect")
     code = run(
         module("incumbent.agent", "--wrapped"),

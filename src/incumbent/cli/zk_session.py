@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -37,6 +39,7 @@ __all__ = [
     "chosen",
     "do",
     "do_there",
+    "lets_go",
     "missing",
     "print_json",
     "read_data",
@@ -150,6 +153,36 @@ def do_there(where: Where, path: str, work: Callable[[Zk], Awaitable[int]]) -> N
                 raise await missing(zk, where, error.path or path) from None
 
     raise typer.Exit(asyncio.run(connected()))
+
+
+@contextmanager
+def lets_go() -> Iterator[None]:
+    """In a task: SIGTERM and SIGHUP end it as Ctrl-C does, so that what it has is given back."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    told: list[int] = []
+
+    def stop(signum: int) -> None:
+        if not told:  # the second one would disturb the giving back
+            told.append(signum)
+            task.cancel()
+
+    heeded = [
+        each
+        for each in (signal.SIGTERM, signal.SIGHUP)
+        if signal.getsignal(each) is signal.SIG_DFL  # else: ignored, as under nohup
+    ]
+    for each in heeded:
+        loop.add_signal_handler(each, stop, each)
+    try:
+        yield
+    except asyncio.CancelledError:
+        if not told:
+            raise
+        raise typer.Exit(128 + told[0]) from None
+    finally:
+        for each in heeded:
+            loop.remove_signal_handler(each)
 
 
 async def missing(zk: Zk, where: Where, path: str) -> No:

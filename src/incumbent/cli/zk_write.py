@@ -24,6 +24,7 @@ from incumbent.cli.zk_session import (
     chosen,
     do,
     do_there,
+    lets_go,
     print_json,
     read_data,
 )
@@ -136,7 +137,10 @@ def create(
                 "`incumbent server --ttl-znodes true` (Apache: extendedTypesEnabled)"
             ) from None
         print(made.path, flush=True)
-        return await _keep(zk, made.path) if ephemeral else DONE
+        if not ephemeral:
+            return DONE
+        with lets_go():
+            return await _keep(zk, made.path)
 
     do(zookeeper, chroot, auth_file, insecure, f"{path}0" if sequential else path, work)
 
