@@ -5,6 +5,7 @@ Rule of this file: an interruption never strikes outside the call it is meant fo
 
 from __future__ import annotations
 
+import select
 import signal
 import subprocess
 import sys
@@ -73,8 +74,14 @@ def interrupt(
         raise AssertionError("the interruption was swallowed")
     finally:
         over.append(True)
-        print(file=striker.stdin, flush=True)  # it may stop
-        striker.stdout.readline()
+        try:
+            print(file=striker.stdin, flush=True)  # it may stop
+            has_stopped = select.select([striker.stdout], [], [], 5)[0]
+            assert has_stopped and striker.stdout.readline()
+        except BaseException:  # the next test has another one
+            _striker.cache_clear()
+            striker.kill()
+            raise
         signal.signal(signal.SIGUSR1, old)
 
 
