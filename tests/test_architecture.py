@@ -50,13 +50,16 @@ LAYERS: dict[str, set[str]] = {
     "aio": GROUND | {"client", "recipes", "work"},
     "portal": {"errors"},
     "blocking": GROUND | {"client", "recipes", "portal"},
-    "blocking_locks": GROUND | {"client", "recipes", "portal", "blocking"},
-    "blocking_items": GROUND | {"client", "recipes", "portal", "blocking"},
-    "blocking_views": GROUND | {"client", "recipes", "portal", "blocking"},
-    "blocking_work": GROUND | {"client", "recipes", "work", "portal", "blocking"},
+    "blocking_blocks": GROUND | {"recipes", "portal", "blocking"},
+    "blocking_locks": GROUND | {"client", "recipes", "portal", "blocking", "blocking_blocks"},
+    "blocking_items": GROUND | {"client", "recipes", "portal", "blocking", "blocking_blocks"},
+    "blocking_views": GROUND | {"client", "recipes", "portal", "blocking", "blocking_blocks"},
+    "blocking_work": GROUND
+    | {"client", "recipes", "work", "portal", "blocking", "blocking_blocks"},
     "sync": GROUND
     | {"client", "recipes", "work", "portal", "aio"}
-    | {"blocking", "blocking_locks", "blocking_items", "blocking_views", "blocking_work"},
+    | {"blocking", "blocking_blocks", "blocking_locks", "blocking_items"}
+    | {"blocking_views", "blocking_work"},
     "__init__": {"sync", "aio", "errors"},
     "guardian": GROUND | {"parent"},
     "toml_file": {"errors"},
@@ -156,6 +159,7 @@ RIM: dict[str, set[str]] = {
     "threading": {
         "agent/serving",
         "blocking",
+        "blocking_blocks",
         "client/kerberos",
         "guardian/logwriter",
         "portal",

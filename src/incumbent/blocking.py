@@ -1,10 +1,10 @@
-"""Locks and leaderships for blocking code: twins of those in `incumbent.recipes`.
+"""Holds, transactions and events for blocking code: twins of their asynchronous originals.
 
 Nothing interrupts a block whose hold was lost: `hold.lost` is set, `on_lost=` is called in a
-thread of its own, `ensure()` raises, and leaving the block raises. The znode stays until the
-block ends or the session is gone. `on_change` is called in the thread that waits.
+thread of its own, `ensure()` raises, and leaving the block raises (see `blocking_blocks`).
 
-Rule of this file: a KeyboardInterrupt, wherever it strikes, leaves nothing held once it is handled.
+Rule of this file: whoever is interrupted while waiting keeps nobody else waiting; so nothing that
+the loop calls takes a lock which a caller's thread could hold.
 """
 
 from __future__ import annotations
@@ -13,38 +13,20 @@ import asyncio
 import contextlib
 import queue
 import threading
-import weakref
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
-from contextlib import AbstractAsyncContextManager
-from functools import partial
+from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, TypeVar
 
 from incumbent.client import events as streams
 from incumbent.client import transaction as transactions
 from incumbent.client.callbacks import Turn
-from incumbent.errors import HoldLost, IncumbentError, SessionError
-from incumbent.portal import Inbox, Portal
+from incumbent.errors import IncumbentError
+from incumbent.portal import Portal
 from incumbent.recipes import hold as holds
-from incumbent.recipes.place import Place
-from incumbent.recipes.queue import Queue
 from incumbent.wire import MultiResult, WatchEvent
 
-__all__ = [
-    "Asked",
-    "Caller",
-    "Entered",
-    "Events",
-    "Guarded",
-    "Hold",
-    "Lost",
-    "Transaction",
-    "Wait",
-    "Within",
-    "last_resort",
-    "twin_of",
-]
+__all__ = ["Asked", "Caller", "Events", "Hold", "Lost", "Transaction", "twin_of"]
 
 T = TypeVar("T")
 KindT = TypeVar("KindT", bound=type)
@@ -52,22 +34,41 @@ HoldT = TypeVar("HoldT", bound="Hold | None")
 
 
 class Lost:
-    """Set when a hold is over; `error` then says why. For any thread."""
+    """Set when a hold is over; `error` then says why. For any thread.
+
+    It is no `threading.Event`: a thread that is interrupted in the `wait` of one may keep its lock
+    for ever, and who sets it here is the loop of all clients.
+    """
 
     def __init__(self, hold: holds.Guarding) -> None:
         self._hold = hold
-        self._event = threading.Event()
+        self._is_set = False
+        self._waiting: dict[queue.SimpleQueue[None], None] = {}
 
     @property
     def error(self) -> IncumbentError | None:
         return self._hold.lost.error
 
     def is_set(self) -> bool:
-        return self._event.is_set()
+        return self._is_set
 
     def wait(self, timeout: float | None = None) -> bool:
         """True once it has happened; False after `timeout` seconds without."""
-        return self._event.wait(timeout)
+        told: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._waiting[told] = None
+        try:
+            if not self._is_set:
+                with contextlib.suppress(queue.Empty):
+                    told.get(timeout=None if timeout is None else max(timeout, 0.0))
+            return self._is_set
+        finally:
+            self._waiting.pop(told, None)
+
+    def _happened(self) -> None:
+        """On the loop. May be called twice."""
+        self._is_set = True
+        for told in list(self._waiting):
+            told.put(None)
 
 
 class Asked:
@@ -236,244 +237,3 @@ class Caller:
                 function(argument)
             except Exception as error:
                 self._log(f"a callback failed at {argument}: {error!r}")
-
-
-class Within(Generic[T]):
-    """An asynchronous context manager around blocking code.
-
-    Should an interruption come before the first step of `__exit__`, it is left when this object
-    is gone. A generator's block that is closed is left as well, but not waited for: the collector
-    may close it, in any thread.
-    """
-
-    def __init__(self, portal: Portal, manager: AbstractAsyncContextManager[T]) -> None:
-        self._portal = portal
-        self._entry = _Entry(manager)
-        self._last_resort = last_resort(self, partial(portal.carry_out, self._entry.leave))
-
-    def __enter__(self) -> T:
-        try:
-            return self._portal.run(self._entry.enter)
-        except BaseException:
-            self.leave()
-            raise
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if kind is GeneratorExit:
-            self._last_resort()
-        else:
-            self.leave()
-
-    def leave(self) -> None:
-        """May be called twice."""
-        self._portal.finish(self._entry.leave)
-        self._last_resort.detach()
-
-
-class _Entry(Generic[T]):
-    """Entered, and what is to be left; on the loop.
-
-    There the manager dies as well: asyncio hears of its generator by a weak reference, in whose
-    callback an interruption of our thread would be swallowed.
-    """
-
-    def __init__(self, manager: AbstractAsyncContextManager[T]) -> None:
-        self._manager: AbstractAsyncContextManager[T] | None = manager
-        self._is_in = self._is_over = False
-
-    async def enter(self) -> T:
-        assert self._manager is not None, "entered once"
-        try:
-            entered = await self._manager.__aenter__()
-        except BaseException:
-            self._manager = None
-            raise
-        self._is_in = True
-        if self._is_over:
-            await self.leave()
-        return entered
-
-    async def leave(self) -> None:
-        """May be called twice, and while it is being entered."""
-        self._is_over = True
-        if self._is_in and self._manager is not None:
-            manager, self._manager = self._manager, None
-            await manager.__aexit__(None, None, None)
-
-
-class Entered(Generic[T]):
-    """A twin that is the `with` of its asynchronous original, and gives itself to the block."""
-
-    def __init__(self, portal: Portal, manager: AbstractAsyncContextManager[T]) -> None:
-        self._portal = portal
-        self._manager = manager
-        self._entries: list[Within[T]] = []
-
-    def __enter__(self) -> Self:
-        entry = Within(self._portal, self._manager)
-        try:
-            entry.__enter__()
-            self._entries.append(entry)
-        except BaseException:  # an interruption may come just behind the entry
-            entry.leave()
-            raise
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if self._entries:
-            self._entries.pop().__exit__(kind, error, traceback)
-
-
-def last_resort(block: object, give_back: Callable[[], object]) -> weakref.finalize[..., object]:
-    """Have it given back when nobody has `block` any more: no `__exit__` will do it. `give_back`
-    must not wait: it is called by whoever lets go of `block` last, which may be the collector."""
-    resort = weakref.finalize(block, give_back)
-    resort.atexit = False  # the session is closed then
-    return resort
-
-
-class Wait:
-    """What to wait for. On the loop `got` is the hold as soon as there is one."""
-
-    def __init__(
-        self,
-        begin: Callable[..., Coroutine[Any, Any, holds.Hold | None]],
-        *queues: Queue,
-        on_change: Callable[[Place], None] | None = None,
-        reentrant: bool = False,
-    ) -> None:
-        """`begin` acquires. `queues`: a thread that waits there inside its own block would wait
-        for ever; none where that is no matter, as for one that only tries."""
-        self.got: holds.Hold | None = None
-        self.inbox: Inbox = queue.SimpleQueue()
-        self._begin = begin if on_change is None else partial(begin, on_change=self._tell)
-        self._queues = queues
-        self._on_change = on_change
-        self._reentrant = reentrant
-        self._is_over = False
-
-    async def acquire(self) -> holds.Hold | None:
-        self.got = got = await self._begin()
-        if self._is_over and got is not None:
-            got.release()
-        return got
-
-    def outer(self, thread: int) -> Guarded[Any] | None:
-        """The thread's own block which it may enter again; raises where it would wait for itself."""
-        for each in self._queues:
-            held = each.ledger.holders.get((each.path, thread))
-            if held is not None and held.block is not None:
-                block = held.block()
-                if block is None:
-                    held.disown()  # it is on its way out
-                elif self._reentrant and not held.is_shared:
-                    if error := held.why_not():
-                        raise error
-                    assert isinstance(block, Guarded)
-                    return block
-            each.ledger.refuse_nested(each.path, thread)
-        return None
-
-    async def give_up(self) -> None:
-        """May be called twice, and while it is waited for."""
-        self._is_over = True
-        if self.got is not None:
-            self.got.release()
-
-    def let_go(self, portal: Portal) -> None:
-        """As `give_up`, from any thread and without waiting: the block is over."""
-        if self.got is not None:
-            self.got.disown()
-        portal.carry_out(self.give_up)
-
-    def _tell(self, place: Place) -> None:
-        on_change = self._on_change
-        assert on_change is not None
-        self.inbox.put(lambda: on_change(place))
-
-
-class Guarded(Generic[HoldT]):
-    """`with` around what a hold guards. Enter it once, with `with`: when this object is gone,
-    so is the hold, for an interruption may come before the first step of `__exit__`.
-
-    A generator's block that is closed ends as well, but that is not waited for (see `Within`).
-    """
-
-    def __init__(self, portal: Portal, wait: Wait, on_lost: Callable[[Hold], None] | None) -> None:
-        self._portal = portal
-        self._wait = wait
-        self._on_lost = on_lost
-        self._joined: list[Guarded[Any]] = []
-        """Blocks of this thread that this one is only a part of; they last as long as it does."""
-
-    def __enter__(self) -> HoldT:
-        thread = threading.get_ident()
-        if (outer := self._wait.outer(thread)) is not None:
-            self._joined.append(outer)
-            return Hold(self._portal, outer._wait.got)  # type: ignore[return-value, arg-type]
-        self._last_resort = last_resort(self, partial(self._wait.let_go, self._portal))
-        try:
-            got = self._portal.run(self._wait.acquire, inbox=self._wait.inbox)
-            hold = None if got is None else Hold(self._portal, got)
-            if got is not None and hold is not None:
-                got.belongs_to(thread, weakref.ref(self))
-                self._portal.post(partial(got.lost.listen, partial(_lost, hold, self._on_lost)))
-                self._begin()
-            else:
-                self._last_resort.detach()
-        except BaseException:
-            self._portal.finish(self._wait.give_up)
-            self._last_resort.detach()
-            raise
-        return hold  # type: ignore[return-value]
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if self._joined:
-            self._joined.pop()
-            return
-        hold = self._wait.got
-        if hold is None:
-            return
-        if kind is GeneratorExit:
-            self._last_resort()
-            return
-        try:
-            self._portal.run(self._end)
-        except BaseException:
-            self._portal.finish(self._wait.give_up)
-            raise
-        self._last_resort.detach()
-        lost = hold.lost.error
-        if lost is None or error is lost:
-            return
-        if error is None or isinstance(error, SessionError | HoldLost):
-            raise lost from error
-
-    def _begin(self) -> None:
-        """It is held; what is raised here takes it back."""
-
-    async def _end(self) -> None:
-        assert self._wait.got is not None
-        self._wait.got.look()
-        self._wait.got.release()
-
-
-def _lost(hold: Hold, on_lost: Callable[[Hold], None] | None) -> None:
-    hold.lost._event.set()
-    if on_lost is not None:
-        threading.Thread(target=on_lost, args=(hold,), name="incumbent-lost", daemon=True).start()

@@ -12,7 +12,8 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
-from incumbent.blocking import Within, last_resort, twin_of
+from incumbent.blocking import twin_of
+from incumbent.blocking_blocks import Within, last_resort
 from incumbent.portal import Portal
 from incumbent.recipes import barrier as barriers
 from incumbent.recipes import counter as counters

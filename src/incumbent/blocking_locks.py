@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from incumbent.blocking import Guarded, Hold, Wait, twin_of
+from incumbent.blocking import Hold, twin_of
+from incumbent.blocking_blocks import Guarded, Wait
 from incumbent.portal import Portal
 from incumbent.recipes import lock as locks
 from incumbent.recipes import multilock as multilocks

@@ -14,7 +14,8 @@ from functools import partial
 from types import TracebackType
 from typing import TypeVar
 
-from incumbent.blocking import Entered, Guarded, Hold, Wait, Within, twin_of
+from incumbent.blocking import Hold, twin_of
+from incumbent.blocking_blocks import Entered, Guarded, Wait, Within
 from incumbent.errors import Abdicated, Deposed
 from incumbent.portal import Portal
 from incumbent.recipes import cache as caches

@@ -16,7 +16,8 @@ from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
 
-from incumbent.blocking import Entered, Lost, twin_of
+from incumbent.blocking import Lost, twin_of
+from incumbent.blocking_blocks import Entered
 from incumbent.errors import HoldLost, SessionError, Taken
 from incumbent.portal import Portal
 from incumbent.work import claim as ours
@@ -43,7 +44,7 @@ class Claim:
         self.payload = claim.payload
         self.fencing_token = claim.fencing_token
         self.lost = Lost(claim)
-        claim.lost.listen(self.lost._event.set)
+        claim.lost.listen(self.lost._happened)
 
     @property
     def valid_until(self) -> float:

@@ -21,6 +21,7 @@ import asyncio
 import logging
 import random
 import ssl
+import weakref
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -28,18 +29,8 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from incumbent import aio
-from incumbent.blocking import (
-    Caller,
-    Events,
-    Guarded,
-    Hold,
-    Lost,
-    Transaction,
-    Wait,
-    Within,
-    last_resort,
-    twin_of,
-)
+from incumbent.blocking import Caller, Events, Hold, Lost, Transaction, twin_of
+from incumbent.blocking_blocks import Guarded, Wait, Within, last_resort
 from incumbent.blocking_items import (
     Barrier,
     Counter,
@@ -151,6 +142,13 @@ def connect(
         raise
 
 
+async def _close(zk: aio.Zk, portal: Portal) -> None:
+    try:
+        await zk.close()
+    finally:
+        portal.at_exit.pop(zk.close, None)
+
+
 @twin_of(aio.Zk)
 class Zk:
     """A session with ZooKeeper; the twin of `incumbent.aio.Zk`, whose docstrings hold here."""
@@ -161,10 +159,12 @@ class Zk:
         self._zk = zk
         self._caller = Caller(log or logging.getLogger("incumbent").warning)
         self._portal = portal
+        self._close = partial(_close, zk, portal)
+        self._last_resort: weakref.finalize[..., object] | None = None
         portal.at_exit[zk.close] = None
 
     def __enter__(self) -> Zk:
-        self._last_resort = last_resort(self, partial(self._portal.carry_out, self._zk.close))
+        self._last_resort = last_resort(self, partial(self._portal.carry_out, self._close))
         return self
 
     def __exit__(
@@ -174,9 +174,10 @@ class Zk:
         traceback: TracebackType | None,
     ) -> None:
         if kind is GeneratorExit:  # maybe the collector's, in any thread: no waiting
-            self._last_resort()
+            self._portal.carry_out(self._close)
         else:
             self.close()
+        if self._last_resort is not None:
             self._last_resort.detach()
 
     @property
@@ -189,8 +190,7 @@ class Zk:
 
     def close(self) -> None:
         if not self._portal.is_elsewhere:
-            self._portal.finish(self._zk.close)
-            self._portal.at_exit.pop(self._zk.close, None)
+            self._portal.finish(self._close)
 
     def detach(self) -> Passport:
         async def detach() -> Passport:

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import queue
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, suppress
 from typing import Any
 
 import pytest
-from tests.interrupting import interrupt
+from tests.interrupting import interrupt, interrupt_at_step
 from tests.waiting import TimedOut, wait_until
 
 import incumbent
-from incumbent import sync
-from incumbent.blocking import Guarded
-from incumbent.errors import Deposed, LockTimeout
+from incumbent import blocking, sync
+from incumbent.blocking_blocks import Guarded
+from incumbent.client import State
+from incumbent.errors import Deposed, LockTimeout, SessionClosed
 from incumbent.portal import portal
 from incumbent.testing import EmbeddedServer
 
@@ -61,7 +64,7 @@ def test_while_an_interruption_is_handled_nothing_of_the_block_stands(
 ) -> None:
     def hold_on() -> None:
         with LASTING[block](zk):
-            threading.Event().wait(5)
+            time.sleep(5)
 
     def is_tidy() -> bool:
         zk.exists("/x")
@@ -217,6 +220,59 @@ def test_a_work_queue_entered_by_two_threads_is_left_by_each_for_itself(zk: sync
         claim.done()
     may_leave.set()
     thread.join(5)
+
+
+def test_a_wait_for_a_loss_that_is_interrupted_at_any_step_keeps_nobody_from_telling(
+    zk: sync.Zk,
+) -> None:
+    async def tell() -> None:
+        hold.lost._happened()
+
+    def may_be_told() -> bool:
+        teller = threading.Thread(target=portal().run, args=(tell,), daemon=True)
+        teller.start()
+        teller.join(5)
+        return not teller.is_alive()
+
+    with zk.lock("/x") as hold:
+        step = 1
+        while interrupt_at_step(
+            step,
+            lambda file: file in (blocking.__file__, threading.__file__, queue.__file__),
+            lambda: hold.lost.wait(0.001),
+        ):
+            step += 1
+        assert may_be_told()
+        assert hold.lost.wait(0)
+    assert step > 10
+
+
+def test_a_session_that_was_never_entered_may_be_left(zookeeper: EmbeddedServer) -> None:
+    zk = incumbent.connect(zookeeper.hosts, tick=0.0)
+    with ExitStack() as stack:
+        stack.push(zk)
+
+    with pytest.raises(SessionClosed):
+        zk.exists("/")
+    assert zk._zk.close not in portal().at_exit
+
+
+def test_a_session_of_a_generator_that_is_closed_is_closed_and_forgotten(
+    zookeeper: EmbeddedServer,
+) -> None:
+    made: list[sync.Zk] = []
+
+    def within() -> Iterator[int]:
+        with incumbent.connect(zookeeper.hosts, tick=0.0) as zk:
+            made.append(zk)
+            yield 1
+
+    generator = within()
+    next(generator)
+    generator.close()
+
+    wait_until(lambda: made[0]._zk.close not in portal().at_exit)
+    assert made[0].state is State.CLOSED
 
 
 def test_leaving_what_was_never_entered_hides_no_error(zk: sync.Zk) -> None:

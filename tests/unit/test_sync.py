@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -658,7 +659,7 @@ def _again(call: Callable[[], object]) -> None:
 
 def _within(manager: Any) -> None:
     with manager:
-        threading.Event().wait(5)
+        time.sleep(5)
 
 
 ATTEMPTS: dict[str, Callable[[sync.Zk], object]] = {

@@ -218,15 +218,17 @@ def _at(
     if wrong:
         raise Usage(f"{name!r} is no name here: {wrong}; or a znode's path, such as /{kind}/x")
     path = name if name.startswith("/") else f"{where.root}/{kind}/{name}"
-    for own in ("/zookeeper", where.root):
-        is_inside = f"{path}/".startswith(f"{own}/") and not path.startswith(
-            f"{where.root}/{kind}/"
-        )
-        if path == "/" or (is_inside and own):
-            raise Usage(
-                f"{path} holds what others need: take a NAME, or a path outside {own or '/'}"
-            )
+    if _is_others(path, where.root, kind):
+        raise Usage(f"{path} holds what others need: take a NAME, or a path elsewhere")
     do_there(where, path, lambda zk: work(zk, path))
+
+
+def _is_others(path: str, root: str, kind: str) -> bool:
+    """ZooKeeper's own, or what Incumbent keeps under `root` besides queues and barriers."""
+    below = f"{path}/"
+    if path == "/" or below.startswith("/zookeeper/"):
+        return True
+    return root != "" and below.startswith(f"{root}/") and not path.startswith(f"{root}/{kind}/")
 
 
 def _lines() -> Iterator[bytes]:
