@@ -22,6 +22,7 @@ from incumbent.errors import IncumbentError, NameTaken, NotSent
 from incumbent.recipes.cache import Cache
 from incumbent.recipes.hold import Hold
 from incumbent.recipes.picture import Znode
+from incumbent.server import tree as trees
 from incumbent.server.journal import unpack_transactions
 from incumbent.server.tree import Tree
 from incumbent.testing.faults import Fault
@@ -215,13 +216,24 @@ class GroupTrial(Trial):
 
     async def is_as_said(self, membership: Any, client: Client) -> None:
         """Where the session lives, and a little later, the disk has what the member says."""
+
+        def node() -> trees.Znode | None:
+            tree = self.server._service.tree if self.server is not None else Tree()
+            is_up = client.state is State.CONNECTED and membership.is_in
+            return tree.nodes.get(membership.path) if is_up else None
+
         with contextlib.suppress(TimeoutError):
             await membership.settled(2.0)
-            tree = self.server._service.tree if self.server is not None else Tree()
-            node = tree.nodes.get(membership.path)
-            is_up = client.state is State.CONNECTED and membership.is_in and node is not None
-            if is_up and node.data != membership.data:
-                self.blame(f"{membership.path} has {node.data!r} for {membership.data!r}")
+            found = node()
+            if found is None:
+                return
+            if found.owner == client.session_id:
+                if found.data != membership.data:
+                    self.blame(f"{membership.path} has {found.data!r} for {membership.data!r}")
+                return
+            await asyncio.sleep(1.0)  # deleted by hand, and made by another: the news is on its way
+            if node() is found and client.state is State.CONNECTED:
+                self.blame(f"{membership.path} is not ours for a second, and we do not know it")
 
     async def follow(self, rosters: Any, host: Host) -> None:
         members: dict[str, Any] = {}
