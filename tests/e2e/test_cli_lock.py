@@ -151,6 +151,28 @@ def test_the_exit_code_is_commands_or_ours(locks: Wrappers) -> None:
     assert codes["own"].complaints() == []
 
 
+@pytest.mark.parametrize("verb", ["lock", "once"])
+def test_a_lock_within_another_leaves_nobody_behind_and_its_last_words_are_written(
+    locks: Wrappers, tmp_path: Path, verb: str
+) -> None:
+    def within(name: str, *command: str) -> list[str]:
+        ours = [sys.executable, "-m", "incumbent.cli", verb, name, "--zookeeper", locks.hosts]
+        return [*ours, "--session-timeout", "1", "--", *command]
+
+    said = tmp_path / "said"
+    for number in range(3):
+        command = within(f"outer{number}", *within(f"inner{number}", "true"))
+        with said.open("w") as stderr:  # a file: there a process of ours writes what is said
+            assert subprocess.run(command, stderr=stderr, timeout=30).returncode == 0
+        before = said.read_text()
+
+        with said.open("w") as stderr:
+            command = within(f"late{number}", "sh", "-c", "sleep 60 & exit 0")
+            assert subprocess.run(command, stderr=stderr, timeout=30).returncode == 125
+        assert "background" not in before
+        assert "left 1 process" in said.read_text()
+
+
 def test_command_is_told_a_growing_token_and_a_deadline_that_moves_on(locks: Wrappers) -> None:
     script = (
         'echo "$INCUMBENT_TOKEN $INCUMBENT_SEAT"; cat "$INCUMBENT_DEADLINE_FILE";'

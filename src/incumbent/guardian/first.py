@@ -221,8 +221,12 @@ class _First:
 
     def report_end(self, exited: bool, status: int) -> None:
         seen = sum(not each.is_dead for each in kernel.descendants([os.getpid()]))
-        left = max(seen, len(kernel.children()) - 1)  # main itself is not reaped yet
+        left = max(seen, sum(not self.is_dead(pid) for pid in kernel.children()))
         self.say(f"ended {status} 0 {left}" if exited else f"ended 0 {status} {left}")
+
+    def is_dead(self, pid: int) -> bool:
+        """Is this child main, or was it dead? Then it is reaped."""
+        return pid == self.main or os.waitpid(pid, os.WNOHANG)[0] != 0
 
     def say(self, words: str) -> None:
         try:

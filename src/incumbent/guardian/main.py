@@ -35,6 +35,7 @@ from incumbent.parent import end_with
 
 __all__ = ["run"]
 
+_LAST_WORDS = 1.0  # seconds that helpers get to end in
 _SPARE_AFTER = 2.0  # seconds from an agent's start to its spare's
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -127,7 +128,19 @@ class _Guardian:
             if self.code is None:
                 for key, _ in self.selector.select():
                     key.data()
+        self.await_helpers()
         return self.code
+
+    def await_helpers(self) -> None:
+        """What was said and logged is written when we end, and we leave nobody behind. Not for
+        long: a full disk keeps them, or somebody who was given the pipe that they read."""
+        if self.voice != 2:
+            os.close(self.voice)
+        until = kernel.boottime() + _LAST_WORDS
+        for pid in self.helpers:
+            with suppress(OSError):
+                pidfd = os.pidfd_open(pid)
+                kernel.is_readable(pidfd, max(0.0, until - kernel.boottime()))
 
     def handle_all(self) -> None:
         while self.events and self.code is None:
