@@ -384,9 +384,11 @@ class BarrierTimeout(IncumbentError):
         super().__init__(path, timeout, here, count)
 
     def __str__(self) -> str:
+        came = f"{self.here} of {self.count} came"
+        if self.here > self.count:
+            came = f"{self.count} others were there, no more go in at once, and they did not leave"
         return (
-            f"{self.path}: {self.here} of {self.count} came within {self.timeout:g} s; "
-            "enter again, they may be waiting still"
+            f"{self.path}: {came} within {self.timeout:g} s; enter again, they may be waiting still"
         )
 
 

@@ -114,8 +114,10 @@ def resolve(
     file: Path | None = None,
     uid: int | None = None,
     system: Path = SYSTEM,
+    called: Mapping[str, str] = {},
 ) -> Settings:
-    """Find every setting. `flags` has keys of `KEYS`; a flag that is None was not given.
+    """Find every setting. `flags` has keys of `KEYS`; a flag that is None was not given. `called`: what
+    a key's flag is, where not its own name.
 
     `folder` is where `incumbent.toml` is looked for (default: the working directory); `file`, a
     FILE named on the command line, is taken for it. Raises `SpecErrors` for a value or a file
@@ -126,7 +128,7 @@ def resolve(
     local = folder / "incumbent.toml" if file is None else folder / file
     uid = os.geteuid() if uid is None else uid
     sources = [
-        _flags(flags or {}),
+        _flags(flags or {}, called),
         _environment(environ),
         _file(local),
         *_runtimes(local.parent, environ, uid),
@@ -213,9 +215,9 @@ class _Source:
         return self.note or str(self.values.get("zookeeper") or "no `zookeeper` in [incumbent]")
 
 
-def _flags(flags: Mapping[str, object]) -> _Source:
+def _flags(flags: Mapping[str, object], called: Mapping[str, str]) -> _Source:
     given = {key: value for key, value in flags.items() if value is not None}
-    names = {key: f"--{key.replace('_', '-')}" for key in KEYS}
+    names = {key: f"--{key.replace('_', '-')}" for key in KEYS} | dict(called)
     values = {key: _cleaned(key, value, names[key], Path.cwd()) for key, value in given.items()}
     note = "" if "zookeeper" in values else "not given"
     return _Source(place="--zookeeper", values=values, names=names, note=note)
@@ -431,6 +433,10 @@ def _zookeeper(value: object, _base: Path) -> str:
         match = re.fullmatch(r"(?:\[[0-9A-Fa-f:.%\w]+\]|[^\s:\[\]]+)(?::(\d{1,5}))?", host)
         if match is None or not 0 < int(match[1] or 2181) < 65536:
             raise ValueError(f"{expected}; got {value!r}")
+        try:
+            host.encode("ascii" if host.isascii() else "idna")
+        except UnicodeError:
+            raise ValueError(f"{expected}; {host!r} cannot be a host's name") from None
     return ",".join(hosts)
 
 

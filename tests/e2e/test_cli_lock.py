@@ -297,6 +297,42 @@ def test_so_many_have_it_at_a_time_and_a_new_limit_reaches_those_who_wait(locks:
     fourth.wait_for("has it")
 
 
+def test_a_limit_that_is_no_number_is_not_taken_for_a_lock_of_another_kind(server: str) -> None:
+    with sync.connect(server) as zk:
+        zk.create("/no-number", b"banana")
+    command = [*INCUMBENT, "lock", "/no-number", "--limit", "2", "--zookeeper", server]
+
+    done = subprocess.run([*command, "--", "true"], capture_output=True, text=True, timeout=30)
+
+    assert done.returncode == 125
+    assert "'banana' is not the size of a semaphore" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        (
+            "#!/no/such/interpreter\n",
+            "it is there, but not the interpreter that its first line names",
+        ),
+        ("echo hello\n", "a script begins with a line such as #!/bin/sh"),
+    ],
+)
+def test_a_script_that_nothing_can_run_is_said_for_what_it_is(
+    server: str, tmp_path: Path, script: str, said: str
+) -> None:
+    program = tmp_path / "script"
+    program.write_text(script)
+    program.chmod(0o755)
+    command = [*INCUMBENT, "lock", "scripts", "--zookeeper", server, "--", str(program)]
+
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+
+    assert done.returncode == 127
+    assert f"script was not started: {program}: it is" in done.stderr
+    assert said in done.stderr
+
+
 @pytest.mark.parametrize("options", [("--shared",), ("--limit", "2"), ()])
 def test_the_token_of_a_lock_around_it_is_not_that_of_a_lock(
     server: str, options: tuple[str, ...]

@@ -181,6 +181,23 @@ def test_what_is_forgotten_runs_again_but_never_while_it_runs(machines: Wrappers
     assert machines.start("n3", "once", "forget", "true").ends() == 0
 
 
+def test_a_run_whose_machine_is_gone_is_shown_as_interrupted_before_anybody_comes(
+    machines: Wrappers,
+) -> None:
+    alone = machines.witness("alone", "once", "gone")
+    machines.runs(alone)
+    (under_way,) = history(machines, "gone")
+
+    alone.send(signal.SIGKILL)
+    assert alone.ends() == -signal.SIGKILL
+
+    wait_until(lambda: history(machines, "gone")[0]["state"] != "running")
+    (run,) = history(machines, "gone")
+    assert (under_way["state"], under_way["ended"], under_way["code"]) == ("running", None, None)
+    assert (run["state"], run["why"]) == ("interrupted", "its end was never written down")
+    assert (run["ended"], run["code"]) == (None, None)
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -195,6 +212,9 @@ def test_what_is_forgotten_runs_again_but_never_while_it_runs(machines: Wrappers
             "--if-done: expected an exit code from 0 to 255",
         ),
         (("key", "--timeout", "x", "--", "true"), "expected a number of seconds from 0"),
+        (("key", "--stop-grace", "-1", "--", "true"), "expected a number of seconds from 0"),
+        (("key", "--name", "", "--", "true"), "--name: '' is no node's name"),
+        (("key", "--history", "--forget"), "give one of them"),
         (("key", "true"), "COMMAND follows a `--`"),
     ],
 )

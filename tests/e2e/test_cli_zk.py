@@ -182,6 +182,15 @@ def test_an_acl_is_written_as_it_is_read(zk: Zk) -> None:
     assert "expected SCHEME:ID:PERMISSIONS" in zk.run("acl", "/a", "--set", "anyone")[2]
 
 
+def test_an_acl_for_whom_one_is_needs_to_be_somebody(zk: Zk) -> None:
+    zk.out("create", "/mine")
+
+    for words in (("create", "/other", "x", "--acl"), ("acl", "/mine", "--set")):
+        code, _, err = zk.run(*words, "auth::cdrwa")
+        assert code == 1
+        assert "which is nobody: name a file" in err
+
+
 def test_a_credential_comes_from_a_file_of_its_owners(zk: Zk, tmp_path: Path) -> None:
     file = tmp_path / "auth"
     file.write_text("digest:me:secret\n")
@@ -275,6 +284,7 @@ def test_an_ephemeral_stays_until_stdin_ends(zk: Zk) -> None:
         (("ls", "/app/"), "does not end with /"),
         (("create", "/a", "--ephemeral", "--ttl", "5"), "a znode is one of"),
         (("ls", "--chroot", "/other"), "give one of them"),
+        (("create", "/a", "--container", "--sequential"), "give --container or --sequential"),
     ],
 )
 def test_a_wrong_call_says_what_was_expected(zk: Zk, arguments: tuple[str, ...], said: str) -> None:

@@ -286,6 +286,7 @@ def test_a_wrong_flag_or_variable_is_named(places: Places) -> None:
     for flags, environ, place in (
         ({"session_timeout": -1}, {}, "--session-timeout: "),
         ({}, {"INCUMBENT_SESSION_TIMEOUT": "soon"}, "INCUMBENT_SESSION_TIMEOUT: "),
+        ({"zookeeper": "zk\udcff:2181"}, {}, "--zookeeper: "),
     ):
         with pytest.raises(SpecErrors) as caught:
             places.resolve(flags, **environ)

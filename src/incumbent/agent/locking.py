@@ -158,6 +158,8 @@ class Limiting(Locking):
         except NoNode:
             size = limit
         except BadContent as error:
+            if error.data:
+                raise
             raise UsedOtherwise(path, "without --limit") from error
         if size != limit and not self._has_told_size:
             self._has_told_size = True

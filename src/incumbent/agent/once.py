@@ -140,9 +140,7 @@ class Once(Locking):
                 if await self._write(client, place, claimed, version):
                     return None
             elif verdict.what is What.INTERRUPTED and left is not None and left.state == "running":
-                found = msgspec.structs.replace(
-                    left, state="interrupted", why="its end was never written down"
-                )
+                found = left.interrupted()
                 if await self._write(client, place, runs.put(found), version):
                     return self._without_run(Verdict(What.INTERRUPTED, found))
             else:

@@ -17,6 +17,7 @@ version read, and that also checks that the writer is first in line.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -66,9 +67,17 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
     """Why it is interrupted."""
 
+    def interrupted(self) -> Run:
+        """The same, its holder having gone without a word."""
+        return msgspec.structs.replace(
+            self, state="interrupted", why="its end was never written down"
+        )
+
     def as_object(self) -> dict[str, Any]:
-        """For JSON."""
+        """For JSON: what is not known is null."""
         found: dict[str, Any] = msgspec.to_builtins(self)
+        found["ended"] = self.ended or None
+        found["code"] = self.code if self.state == "done" else None
         return found
 
 
@@ -88,6 +97,15 @@ class Runs(msgspec.Struct, frozen=True, kw_only=True):
         """With `run` in the place of its period's; only the newest are kept."""
         others = [each for each in self.runs if each.period != run.period]
         return Runs(runs=sorted([*others, run], key=lambda each: each.period)[-KEPT:])
+
+    def seen_with(self, line: Collection[int]) -> Runs:
+        """What is so while these tokens, and no others, stand in the key's line."""
+        return Runs(
+            runs=[
+                run.interrupted() if run.state == "running" and run.token not in line else run
+                for run in self.runs
+            ]
+        )
 
     def without(self, nonce: str) -> Runs:
         return Runs(runs=[each for each in self.runs if each.nonce != nonce])

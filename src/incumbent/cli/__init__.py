@@ -25,7 +25,9 @@ def main() -> None:
 
     from incumbent.cli.dispatch import dispatch
     from incumbent.cli.exits import interrupted
+    from incumbent.cli.stdio import open_closed
 
+    open_closed()
     try:
         code = dispatch(sys.argv[1:], loaded=lambda: on_ctrl_c(signal.default_int_handler))
     except KeyboardInterrupt:

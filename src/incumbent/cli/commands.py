@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import importlib
 import re
-import sys
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import Any
 
 import typer
 
 from incumbent.cli.dispatch import LASTING, dispatch
 from incumbent.cli.exits import DONE, USAGE, failed, interrupted, say
+from incumbent.cli.stdio import shown
 from incumbent.errors import IncumbentError
 
 __all__ = ["GROUPS", "SINGLE", "app_of", "run_typer"]
@@ -54,6 +55,10 @@ SINGLE = {
 
 def run_typer(argv: Sequence[str]) -> int:
     """Run one command; returns the exit code."""
+    return shown(partial(_run, argv))
+
+
+def _run(argv: Sequence[str]) -> int:
     known = GROUPS.keys() | SINGLE.keys()
     app = app_of(argv[:1] if argv[0] in known else known | LASTING.keys())
     try:
@@ -64,9 +69,8 @@ def run_typer(argv: Sequence[str]) -> int:
         return interrupted()
     except IncumbentError as error:
         return failed(error)
-    except BrokenPipeError:
-        sys.stdout = None  # whoever read us has gone: nothing to flush
-        return DONE
+    except SystemExit:  # typer's way with a reader who has gone
+        raise BrokenPipeError from None
     except Exception as error:
         usage = getattr(error, "format_message", None)
         if usage is None:

@@ -10,7 +10,6 @@ import asyncio
 import os
 import shlex
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
@@ -26,6 +25,7 @@ from incumbent.cli.options import Hosts, Root
 from incumbent.cli.orders import again, make_skeleton
 from incumbent.cli.screen import print_table
 from incumbent.cli.show import age
+from incumbent.cli.stdio import read_data
 from incumbent.cli.stop_start import me
 from incumbent.client import Client
 from incumbent.errors import NoNode
@@ -83,7 +83,7 @@ def set_(
     root: Root = None,
 ) -> None:
     """Set a key. Components that use it are restarted, or told, once it has settled."""
-    text = sys.stdin.read() if value == "-" else value
+    text = _text(read_data(value))
 
     async def work(client: Client, tree: Tree) -> None:
         print(f"{key} {await put(client, tree, key, text)}")
@@ -207,6 +207,17 @@ async def _read(client: Client, tree: Tree, key: str) -> Config | None:
     except NoNode:
         return None
     return read(Config, data, path)
+
+
+def _text(data: bytes) -> str:
+    """Raises `Usage`."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise Usage(
+            f"the value is no UTF-8 text (byte {error.start} is {data[error.start]:#04x}); nothing "
+            "was set. base64 makes text of anything"
+        ) from None
 
 
 def _of(found: dict[str, Config], key: str) -> Config:

@@ -11,7 +11,9 @@ import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
+from pathlib import Path
 
+from incumbent.agent.exit_codes import CANNOT
 from incumbent.cli.exits import DONE, USAGE, say
 
 __all__ = ["LASTING", "Lasting", "dispatch"]
@@ -25,6 +27,8 @@ class Lasting:
     help: str
     needs: str = ""
     """A package of the [agent] extra that it cannot work without."""
+    usage: int = USAGE
+    """Its exit code for a call that cannot work; COMMAND may have any of the smaller ones."""
 
 
 LASTING = {
@@ -53,6 +57,7 @@ LASTING = {
         module="incumbent.cli.lock",
         help="Run a command while holding a lock.",
         needs="msgspec",
+        usage=CANNOT,
     ),
     "work": Lasting(
         module="incumbent.cli.work",
@@ -63,6 +68,7 @@ LASTING = {
         module="incumbent.cli.once",
         help="Run a command once, or once a period, on one of all machines.",
         needs="msgspec",
+        usage=CANNOT,
     ),
 }
 
@@ -74,16 +80,20 @@ def dispatch(argv: Sequence[str], *, loaded: Callable[[], None] = lambda: None) 
         print(f"incumbent {_version()}")
         return DONE
     lasting = LASTING.get(name)
+    usage = USAGE if lasting is None else lasting.usage
+    if not _has_folder():
+        say("the folder that this was started in is gone; cd to one that is there, and try again")
+        return usage
     if lasting is not None:
         if lasting.needs and find_spec(lasting.needs) is None:
-            return _without_extra(f"`incumbent {name}`")
+            return _without_extra(f"`incumbent {name}`", usage)
         run = importlib.import_module(lasting.module).main
         loaded()
         return int(run(list(argv[1:])))
     if find_spec("typer") is None or find_spec("msgspec") is None:
         if name in ("--help", "-h", "help"):
             return _plain_help()
-        return _without_extra(f"`incumbent {name}`")
+        return _without_extra(f"`incumbent {name}`", usage)
     from incumbent.cli.commands import run_typer
 
     loaded()
@@ -99,9 +109,18 @@ def _version() -> str:
         return "(not installed)"
 
 
-def _without_extra(what: str) -> int:
+def _has_folder() -> bool:
+    """Settings, programs and files are looked for from there."""
+    try:
+        Path.cwd()
+    except OSError:
+        return False
+    return True
+
+
+def _without_extra(what: str, usage: int) -> int:
     say(f"{what} needs packages that are not installed: pip install 'incumbent[agent]'")
-    return USAGE
+    return usage
 
 
 def _plain_help() -> int:

@@ -27,6 +27,7 @@ from incumbent.errors import (
     SettingMissing,
     SpecError,
     SpecErrors,
+    TooLarge,
 )
 
 __all__ = [
@@ -84,7 +85,7 @@ class Parser(argparse.ArgumentParser):
 
 
 _CODES: tuple[tuple[type[IncumbentError] | tuple[type[IncumbentError], ...], int], ...] = (
-    (AuthFailed, NO),
+    ((AuthFailed, TooLarge), NO),
     ((SpecError, SpecErrors, SettingMissing, NumbersDontFit), USAGE),
     ((ConnectTimeout, NotSent, FateUnknown, SessionError), UNREACHABLE),
     ((TimedOut, LockTimeout, BarrierTimeout), TIMED_OUT),
@@ -111,7 +112,7 @@ def failed(error: IncumbentError, code: int | None = None) -> int:
 def say(text: str) -> None:
     """For people, on stderr. Nobody may be reading any more: that stops nothing."""
     with suppress(OSError):
-        os.write(2, f"incumbent: {text}\n".encode())
+        os.write(2, f"incumbent: {text}\n".encode(errors="backslashreplace"))
 
 
 def tell(text: str) -> None:

@@ -111,5 +111,5 @@ def _parser() -> Parser:
 
 def _limit(text: str) -> int:
     if not (text.isascii() and text.isdigit() and 0 < int(text) < 1_000_000):
-        raise argparse.ArgumentTypeError(f"expected a number from 1, got {text!r}")
+        raise argparse.ArgumentTypeError(f"expected a number from 1 to 999999, got {text!r}")
     return int(text)

@@ -63,6 +63,8 @@ def main(argv: Sequence[str]) -> int:
     if wrong := name_problem(options.key):
         say(f"{options.key!r} is no key: {wrong}")
         return CANNOT
+    if options.history and options.forget:
+        parser.error("--history shows the runs, --forget forgets them: give one of them")
     if not (command or is_asked):
         parser.error(f"a COMMAND is missing: incumbent once {options.key} -- COMMAND …")
     now = SYSTEM.wall()

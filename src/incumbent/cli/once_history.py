@@ -10,13 +10,15 @@ import json
 from contextlib import suppress
 
 from incumbent.agent.once import clock_time
-from incumbent.agent.runs import Run, read_runs
+from incumbent.agent.runs import Run, Runs, read_runs
 from incumbent.cli.cluster import connected
 from incumbent.cli.exits import DONE, No, failed, say, tell
 from incumbent.cli.show import age, plain
+from incumbent.cli.stdio import shown
 from incumbent.client import Client
 from incumbent.errors import BadVersion, IncumbentError, NoNode, NotEmpty
 from incumbent.settings import Settings
+from incumbent.wire import Stat
 
 __all__ = ["ask"]
 
@@ -27,7 +29,7 @@ _NONE = "–"
 def ask(settings: Settings, key: str, *, is_json: bool, forget: bool) -> int:
     """Show the runs of `key` on stdout, or forget them; the exit code."""
     try:
-        return asyncio.run(_ask(settings, key, is_json, forget))
+        return shown(lambda: asyncio.run(_ask(settings, key, is_json, forget)))
     except IncumbentError as error:
         return failed(error)
 
@@ -37,7 +39,7 @@ async def _ask(settings: Settings, key: str, is_json: bool, forget: bool) -> int
     async with connected(settings) as client:
         await client.sync("/")
         try:
-            data, stat = await client.get(record)
+            runs, stat = await _read(client, record)
         except NoNode:
             keys = f"`incumbent zk ls {settings.root}/once` lists the keys"
             raise No(f"nothing is known of {key}; {keys}") from None
@@ -45,7 +47,6 @@ async def _ask(settings: Settings, key: str, is_json: bool, forget: bool) -> int
             await _forget(client, key, record, stat.version)
             tell(f"the runs of {key} are forgotten: it is run again when its time comes")
             return DONE
-    runs = read_runs(data, record)
     if is_json:
         print(json.dumps([run.as_object() for run in runs.runs], indent=2))
     elif runs.runs:
@@ -53,6 +54,27 @@ async def _ask(settings: Settings, key: str, is_json: bool, forget: bool) -> int
     else:
         say(f"{key} has not been run")
     return DONE
+
+
+async def _read(client: Client, record: str) -> tuple[Runs, Stat]:
+    """The runs, of which one is interrupted if its holder has left the line without writing down
+    its end; that comes before the leaving, so that the record is read on both sides of the line."""
+    data, stat = await client.get(record)
+    while True:
+        line = await _tokens(client, f"{record}/line")
+        data, after = await client.get(record)
+        if after.mzxid == stat.mzxid:
+            return read_runs(data, record).seen_with(line), stat
+        stat = after
+
+
+async def _tokens(client: Client, line: str) -> set[int]:
+    try:
+        names = await client.children(line)
+    except NoNode:
+        return set()
+    stats = await asyncio.gather(*(client.exists(f"{line}/{name}") for name in names))
+    return {stat.czxid for stat in stats if stat is not None}
 
 
 async def _forget(client: Client, key: str, record: str, version: int) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Annotated
 
 import typer
@@ -17,11 +17,13 @@ from incumbent.aio import Zk
 from incumbent.cli import znode
 from incumbent.cli.exits import DONE, No, TimedOut, Usage, say, tell
 from incumbent.cli.options import AsOutput, Hosts, Output, Root
-from incumbent.cli.zk_session import chosen, do_there, lets_go, read_data
-from incumbent.errors import BrokenBarrier, ItemUnknown
+from incumbent.cli.stdio import lines_of_stdin, read_data, write_out
+from incumbent.cli.zk_session import Where, do_there, lets_go
+from incumbent.client import State
+from incumbent.errors import BarrierTimeout, BrokenBarrier, ItemUnknown
 from incumbent.recipes.items import Item
 from incumbent.recipes.round import MOST
-from incumbent.settings import name_problem
+from incumbent.settings import name_problem, resolve
 from incumbent.wire import paths
 
 __all__ = ["barrier_app", "queue_app"]
@@ -60,13 +62,19 @@ def put(
     """Put an item, or each line of stdin, at the end of a queue."""
     if lines and data != "-":
         raise Usage("--lines reads items from stdin: give - for DATA")
-    items = _lines() if lines else iter([read_data(data)])
+    items = lines_of_stdin() if lines else _one(read_data(data))
 
     async def work(zk: Zk, path: str) -> int:
-        count = 0
-        for count, item in enumerate(items, 1):  # noqa: B007
-            await zk.queue(path).put(item, priority=priority)
-        tell(f"{count} item{'' if count == 1 else 's'} put into {path}")
+        queue, count = zk.queue(path), 0
+        try:
+            async for item in items:
+                await queue.put(item, priority=priority)
+                count += 1
+        except BaseException:
+            if lines:
+                say(f"{_number(count)} put into {path} before that")
+            raise
+        tell(f"{_number(count)} put into {path}")
         return DONE
 
     _at("queues", name, zookeeper, root, work)
@@ -92,8 +100,6 @@ def take(
     """
     if follow and count is not None:
         raise Usage("--follow takes whatever comes, and --count so many: give one of them")
-    if sys.stdout is None:
-        raise Usage("stdout is closed: an item would be taken and shown to nobody")
 
     async def work(zk: Zk, path: str) -> int:
         left = None if follow else count or 1
@@ -112,7 +118,7 @@ def take(
                 if item is None:
                     if timeout == 0:
                         raise No(f"{path}: there is no item")
-                    raise TimedOut(f"{path}: no item came within {timeout:g} s")
+                    raise _late(zk, f"{path}: no item came within {timeout:g} s")
                 try:
                     _print(item, output)
                 except OSError as error:
@@ -154,6 +160,8 @@ def meet(
                     pass
         except BrokenBarrier as error:
             raise No(str(error)) from None
+        except BarrierTimeout as error:
+            raise _late(zk, str(error)) from None
         return DONE
 
     _at("barriers", name, zookeeper, root, work)
@@ -199,7 +207,7 @@ def wait(name: Name, timeout: Timeout = None, zookeeper: Hosts = None, root: Roo
 
     async def work(zk: Zk, path: str) -> int:
         if not await zk.barrier(path).wait(timeout):
-            raise TimedOut(f"{path} is up; `incumbent barrier down {name}` takes it down")
+            raise _late(zk, f"{path} is up; `incumbent barrier down {name}` takes it down")
         return DONE
 
     _at("barriers", name, zookeeper, root, work)
@@ -213,7 +221,13 @@ def _at(
     work: Callable[[Zk, str], Awaitable[int]],
 ) -> None:
     """Do `work` at the znode that is called `name`."""
-    where = chosen(zookeeper, None, None, insecure=False, root=root)
+    settings = resolve({"zookeeper": zookeeper, "root": root})
+    where = Where(
+        hosts=settings.hosts(),
+        root=settings.root,
+        tick=settings.tick,
+        credentials=settings.credentials(),
+    )
     wrong = paths.problem(name) if name.startswith("/") else name_problem(name)
     if wrong:
         raise Usage(f"{name!r} is no name here: {wrong}; or a znode's path, such as /{kind}/x")
@@ -231,9 +245,19 @@ def _is_others(path: str, root: str, kind: str) -> bool:
     return root != "" and below.startswith(f"{root}/") and not path.startswith(f"{root}/{kind}/")
 
 
-def _lines() -> Iterator[bytes]:
-    for line in sys.stdin.buffer:
-        yield line.removesuffix(b"\n")
+def _late(zk: Zk, sentence: str) -> TimedOut:
+    """That what was waited for did not come, as far as we know."""
+    if zk.state is not State.CONNECTED:
+        sentence = f"ZooKeeper is not reached; before that: {sentence}"
+    return TimedOut(sentence)
+
+
+async def _one(data: bytes) -> AsyncIterator[bytes]:
+    yield data
+
+
+def _number(count: int) -> str:
+    return "1 item" if count == 1 else f"{count} items"
 
 
 def _print(item: Item, output: Output) -> None:
@@ -243,5 +267,4 @@ def _print(item: Item, output: Output) -> None:
         line = json.dumps(shown, ensure_ascii=False).encode()
     else:
         line = item.data.removesuffix(b"\n")
-    sys.stdout.buffer.write(line + b"\n")
-    sys.stdout.flush()
+    write_out(line + b"\n")

@@ -94,7 +94,8 @@ def settings_of(options: argparse.Namespace) -> Settings:
             "tick": options.tick,
             "node": options.name,
             "root": getattr(options, "root", None),
-        }
+        },
+        called={"node": "--name"},
     )
 
 
@@ -223,7 +224,7 @@ def add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--stop-grace",
         metavar="S",
-        type=float,
+        type=_seconds,
         help="seconds between SIGTERM and SIGKILL (default: as many as the session timeout "
         "leaves room for, at most 3 of 10 or 10 of 30)",
     )

@@ -11,13 +11,14 @@ file's name is an error before anything of that folder is written.
 
 from __future__ import annotations
 
-import sys
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from incumbent.aio import Zk
 from incumbent.cli.exits import No, Usage
+from incumbent.cli.stdio import read_stdin, write_out
 from incumbent.cli.zk_session import check_path
 from incumbent.cli.zk_tree import Branch, read_tree
 from incumbent.errors import NodeExists, NoNode
@@ -57,13 +58,14 @@ async def copy(
             if not recursive:
                 raise Usage(f"{source.file} is a folder: -r copies it with all that is in it")
             assert target.znode is not None
-            return await _write_all(zk, list(_read_folder(source.file, target.znode)))
+            return await _write_all(zk, _files(source.file, target.znode, say), say)
         assert target.znode is not None
-        return await _write_all(zk, [(target.znode, _read(source.file))])
+        data = await read_stdin() if source.file is None else source.file.read_bytes()
+        return await _write_all(zk, [(target.znode, data)], say)
     if not recursive:
         data, _ = await zk.get(source.znode)
         if target.znode is not None:
-            return await _write_all(zk, [(target.znode, data)])
+            return await _write_all(zk, [(target.znode, data)], say)
         _write(_into(target.file, source.znode), data)
         return 1
     if target == Place():
@@ -74,7 +76,7 @@ async def copy(
     if target.znode is not None:
         below = len(source.znode.rstrip("/"))
         moved = [(f"{target.znode.rstrip('/')}{b.path[below:]}", data) for b, data in found]
-        return await _write_all(zk, moved)
+        return await _write_all(zk, moved, say)
     assert target.file is not None
     return _write_folder(source.znode, target.file, found)
 
@@ -115,21 +117,44 @@ async def _znodes(zk: Zk, top: Branch, say: Callable[[str], None]) -> list[tuple
     return found
 
 
-async def _write_all(zk: Zk, znodes: list[tuple[str, bytes]]) -> int:
-    for path, data in znodes:
-        if path == "/":
-            if data:
+async def _write_all(zk: Zk, znodes: list[tuple[str, bytes]], say: Callable[[str], None]) -> int:
+    written = 0
+    try:
+        for path, data in znodes:
+            if path != "/":
+                await _write_znode(zk, path, data)
+            elif data:
                 await zk.set(path, data)
-            continue
-        check_path(path)
-        try:
-            await zk.create(path, data, parents=True)
-        except NodeExists:
-            await zk.set(path, data)
-    return len(znodes)
+            written += 1
+    finally:
+        if 0 < written < len(znodes):
+            say(f"{written} of {len(znodes)} znodes were written before that")
+    return written
 
 
-def _read_folder(folder: Path, znode: str) -> Iterator[tuple[str, bytes]]:
+async def _write_znode(zk: Zk, path: str, data: bytes) -> None:
+    check_path(path)
+    try:
+        await zk.create(path, data, parents=True)
+    except NodeExists:
+        await zk.set(path, data)
+
+
+def _files(folder: Path, znode: str, say: Callable[[str], None]) -> list[tuple[str, bytes]]:
+    """All that is in `folder`, as znodes below `znode`. What is no file is left out, and said."""
+    left_out: list[Path] = []
+    found = list(_read_folder(folder, znode, (), left_out))
+    for path in left_out:
+        say(f"{path} is left out: it is neither a file nor a folder")
+    return found
+
+
+def _read_folder(
+    folder: Path, znode: str, above: tuple[Path, ...], left_out: list[Path]
+) -> Iterator[tuple[str, bytes]]:
+    real = Path(os.path.realpath(folder))
+    if real in above:
+        raise No(f"{folder} leads back to {real}, which it is in; nothing was copied")
     own = folder / OWN
     yield znode, own.read_bytes() if own.is_file() else b""
     for entry in sorted(folder.iterdir()):
@@ -137,9 +162,11 @@ def _read_folder(folder: Path, znode: str) -> Iterator[tuple[str, bytes]]:
         if entry.name == OWN:
             continue
         if entry.is_dir():
-            yield from _read_folder(entry, path)
+            yield from _read_folder(entry, path, (*above, real), left_out)
         elif entry.is_file():
             yield path, entry.read_bytes()
+        else:
+            left_out.append(entry)
 
 
 def _write_folder(top: str, target: Path, found: list[tuple[Branch, bytes]]) -> int:
@@ -168,13 +195,8 @@ def _into(file: Path | None, znode: str) -> Path | None:
     return file
 
 
-def _read(file: Path | None) -> bytes:
-    return sys.stdin.buffer.read() if file is None else file.read_bytes()
-
-
 def _write(file: Path | None, data: bytes) -> None:
-    if file is not None:
+    if file is None:
+        write_out(data)
+    else:
         file.write_bytes(data)
-        return
-    sys.stdout.buffer.write(data)
-    sys.stdout.flush()

@@ -19,6 +19,7 @@ from incumbent.cli import znode
 from incumbent.cli.exits import DONE, TimedOut, say
 from incumbent.cli.options import AsOutput, Hosts, Output
 from incumbent.cli.screen import print_table
+from incumbent.cli.stdio import write_out
 from incumbent.cli.zk_session import AuthFile, Chroot, Insecure, ZnodePath, do, print_json
 from incumbent.cli.zk_tree import draw, read_tree
 from incumbent.errors import NoNode
@@ -42,10 +43,10 @@ def ls(
     async def work(zk: Zk) -> int:
         names = await zk.children(path)
         if not long:
-            print(
-                json.dumps(names, indent=2) if output is Output.JSON else "\n".join(names), end=""
-            )
-            print(end="\n" if names or output is Output.JSON else "")
+            if output is Output.JSON:
+                print_json(names)
+            else:
+                print(*names, sep="\n", end="\n" if names else "")
             return DONE
         below = await asyncio.gather(*(zk.exists(f"{path.rstrip('/')}/{name}") for name in names))
         found = [(name, stat) for name, stat in zip(names, below, strict=True) if stat is not None]
@@ -97,10 +98,10 @@ def get(
         if output is Output.JSON:
             print_json({"path": path, **znode.as_data(data), "stat": znode.as_stat(stat)})
             return DONE
-        sys.stdout.buffer.write(data)
-        if sys.stdout.isatty() and data and not data.endswith(b"\n"):
-            sys.stdout.buffer.write(b"\n")  # for whoever looks; a pipe gets what is there
-        sys.stdout.flush()
+        is_cut = bool(data) and not data.endswith(b"\n")
+        if is_cut and sys.stdout.isatty():
+            data += b"\n"  # for whoever looks; a pipe gets what is there
+        write_out(data)
         return DONE
 
     do(zookeeper, chroot, auth_file, insecure, path, work)

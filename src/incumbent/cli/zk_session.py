@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -23,6 +22,7 @@ from incumbent.agent.tree import Tree
 from incumbent.aio import Zk
 from incumbent.cli.cluster import CONNECT_TIME, SESSION
 from incumbent.cli.exits import No, Usage
+from incumbent.cli.stdio import write_out
 from incumbent.client import split_chroot
 from incumbent.credentials import Credentials, read_auth
 from incumbent.errors import NoNode
@@ -42,7 +42,6 @@ __all__ = [
     "lets_go",
     "missing",
     "print_json",
-    "read_data",
 ]
 
 ZnodePath = Annotated[str, typer.Argument(metavar="PATH", help="A znode.")]
@@ -82,11 +81,10 @@ def chosen(
     auth_file: Path | None,
     *,
     insecure: bool,
-    root: str | None = None,
 ) -> Where:
     """`zookeeper` may end in a chroot, as connection strings do. Raises `SettingMissing`, …"""
     hosts, inner = split_chroot(zookeeper) if zookeeper else (None, "")
-    settings = resolve({"zookeeper": hosts, "root": root})
+    settings = resolve({"zookeeper": hosts})
     if chroot is not None:
         check_path(chroot)
         if inner and chroot != inner:
@@ -109,14 +107,10 @@ def check_path(path: str) -> None:
         raise Usage(f"{path!r} is no znode's path: {wrong}")
 
 
-def read_data(given: str) -> bytes:
-    """What is to be a znode's data: the argument, or what stdin has where it is `-`."""
-    return sys.stdin.buffer.read() if given == "-" else given.encode()
-
-
 def print_json(value: Any) -> None:
-    """For programs, and readable."""
-    print(json.dumps(value, indent=2, ensure_ascii=False))
+    """For programs, and readable: UTF-8 whatever stdout is said to take."""
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    write_out(f"{text}\n".encode(errors="backslashreplace"))
 
 
 def do(

@@ -15,6 +15,7 @@ from incumbent.aio import Zk
 from incumbent.cli import znode
 from incumbent.cli.exits import DONE, No, Usage, say
 from incumbent.cli.options import AsOutput, Hosts, Output
+from incumbent.cli.stdio import read_data
 from incumbent.cli.zk_copy import copy, places
 from incumbent.cli.zk_session import (
     AuthFile,
@@ -26,10 +27,17 @@ from incumbent.cli.zk_session import (
     do_there,
     lets_go,
     print_json,
-    read_data,
 )
 from incumbent.client import State
-from incumbent.errors import BadVersion, NodeExists, NoNode, NotEmpty, Unimplemented
+from incumbent.errors import (
+    BadVersion,
+    IncumbentError,
+    InvalidACL,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    Unimplemented,
+)
 from incumbent.wire import ANY_VERSION, OPEN_ACL
 
 __all__ = ["acl", "cp", "create", "rm", "set_"]
@@ -96,11 +104,10 @@ def create(
     insecure: Insecure = False,
 ) -> None:
     """Make a znode; prints its path."""
-    kinds = [ephemeral, container, ttl is not None]
-    if sum(kinds) > 1 or (container and sequential):
-        raise Usage(
-            "a znode is one of: --ephemeral, --container, --ttl (and no --container counts)"
-        )
+    if sum([ephemeral, container, ttl is not None]) > 1:
+        raise Usage("a znode is one of: --ephemeral, --container, --ttl")
+    if container and sequential:
+        raise Usage("ZooKeeper numbers no containers: give --container or --sequential")
     if ephemeral and data == "-":
         raise Usage("--ephemeral waits for the end of stdin, so that DATA cannot be `-`")
     new, entries = read_data(data), znode.parse_acl(acl or []) or list(OPEN_ACL)
@@ -129,6 +136,8 @@ def create(
             if parents or not above:
                 raise
             raise No(f"there is no {above} to make it in; -p makes what is missing") from None
+        except InvalidACL as error:
+            raise _no_acl(error, acl or []) from None
         except Unimplemented:
             if ttl is None:
                 raise
@@ -218,7 +227,10 @@ def acl(
 
     async def work(zk: Zk) -> int:
         if entries:
-            await zk.set_acl(path, entries, version)
+            try:
+                await zk.set_acl(path, entries, version)
+            except InvalidACL as error:
+                raise _no_acl(error, replace or []) from None
         found, stat = await zk.get_acl(path)
         if output is Output.JSON:
             print_json({"path": path, "acl": znode.acl_text(found), "aversion": stat.aversion})
@@ -250,15 +262,25 @@ def cp(
     async def work(zk: Zk) -> int:
         try:
             number = await copy(zk, start, end, recursive=recursive, say=say)
-        except BrokenPipeError:
-            raise
         except OSError as error:
+            if error.filename is None:  # stdout's
+                raise
             raise No(f"{error.filename}: {(error.strerror or str(error)).lower()}") from None
         if recursive:
             say(f"copied {number}")
         return DONE
 
     do(zookeeper, chroot, auth_file, insecure, "/", work)
+
+
+def _no_acl(error: InvalidACL, asked: list[str]) -> IncumbentError:
+    """Mostly it is that nothing was shown."""
+    if not any(each.startswith("auth:") for each in asked):
+        return error
+    return No(
+        "`auth` stands for whom this session has shown that it is, which is nobody: name a file of "
+        "SCHEME:CREDENTIAL with --auth-file; nothing was changed"
+    )
 
 
 async def _other_version(zk: Zk, path: str, version: int) -> No:

@@ -69,6 +69,10 @@ def _host(text: str, part: str) -> Host:
             raise _wrong(text, f"{part!r} has no port after its colon")
     if not name:
         raise _wrong(text, "a host has no name; expected host:port, host:port, …")
+    try:
+        name.encode("ascii" if name.isascii() else "idna")
+    except UnicodeError:
+        raise _wrong(text, f"{name!r} cannot be a host's name") from None
     if not port:
         return Host(name, DEFAULT_PORT)
     if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):

@@ -30,6 +30,7 @@ import signal
 import socket
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NoReturn
 
 from incumbent.guardian import kernel
@@ -313,10 +314,16 @@ def _become_user(job: Job, uid: int) -> None:
 
 
 def _why(error: BaseException, start: Start) -> str:
-    if isinstance(error, OSError):
-        named = f": {error.filename}" if error.filename else ""
-        return f"{error.errno} {start.argv[0]}: {error.strerror}{named}"
-    return f"22 {start.argv[0]}: {error}"
+    program = start.argv[0]
+    if not isinstance(error, OSError):
+        return f"{errno.EINVAL} {program}: {error}"
+    why = error.strerror
+    named = f": {error.filename}" if error.filename and error.filename != program else ""
+    if error.errno == errno.ENOENT and error.filename and Path(error.filename).exists():
+        why, named = "it is there, but not the interpreter that its first line names", ""
+    if error.errno == errno.ENOEXEC:
+        why = "it is no program for this machine; a script begins with a line such as #!/bin/sh"
+    return f"{error.errno} {program}: {why}{named}"
 
 
 def _only_wake(signo: int, frame: object) -> None:

@@ -166,7 +166,7 @@ class Report:
             "os.version": system.release,
             "user.name": _user_name(),
             "user.home": str(Path("~").expanduser()),
-            "user.dir": str(Path.cwd()),
+            "user.dir": _folder(),
         }
 
     def is_read_only(self) -> dict[str, Any]:
@@ -309,6 +309,13 @@ def _spread(name: str, spread: Any) -> dict[str, Any]:
         f"cnt_{name}": spread.count,
         f"sum_{name}": round(spread.total),
     }
+
+
+def _folder() -> str:
+    try:
+        return str(Path.cwd())
+    except FileNotFoundError:  # it has been deleted meanwhile
+        return ""
 
 
 def _user_name() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -107,6 +108,18 @@ def test_a_record_is_read_as_it_was_written() -> None:
 
     assert read_runs(record.write(), "/k") == record
     assert read_runs(b"", "/k") == Runs()
+
+
+def test_a_run_under_way_whose_holder_has_left_the_line_is_interrupted() -> None:
+    there, gone = run("1", "running", "a"), run("2", "running", "b")
+    there, gone = (msgspec.structs.replace(r, token=t) for r, t in ((there, 7), (gone, 8)))
+    over = run("3")
+
+    seen = runs(there, gone, over).seen_with({7})
+
+    assert seen.runs == [there, gone.interrupted(), over]
+    assert gone.interrupted().state == "interrupted"
+    assert seen.runs[1].as_object()["code"] is None
 
 
 @pytest.mark.parametrize("data", [b"x", b"[]", b"{}", b'{"v":2,"runs":[]}', b'{"v":1,"runs":[1]}'])

@@ -81,7 +81,7 @@ def test_help_through_the_list_reaches_a_lasting_command() -> None:
 def test_without_the_extra_a_command_says_what_to_install(name: str) -> None:
     done = run(name, before=_NO_EXTRA)
 
-    assert done.returncode == 2
+    assert done.returncode == (125 if name == "once" else 2)  # 2 may be its COMMAND's
     assert done.stderr == (
         f"incumbent: `incumbent {name}` needs packages that are not installed: "
         "pip install 'incumbent[agent]'\n"

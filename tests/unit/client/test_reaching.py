@@ -50,6 +50,7 @@ def test_hosts_are_read(text: str, hosts: list[tuple[str, int]]) -> None:
         ("a:65536", "'65536' is no port"),
         ("a:٣", "is no port"),
         ("[::1", "is no [address]:port"),
+        ("zk\udcff:1", "cannot be a host's name"),
         ("[::1]x", "is no [address]:port"),
         ("a:2181/chroot", "a chroot (/…) is not supported"),
     ],
