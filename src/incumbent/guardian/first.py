@@ -317,9 +317,9 @@ def _why(error: BaseException, start: Start) -> str:
     program = start.argv[0]
     if not isinstance(error, OSError):
         return f"{errno.EINVAL} {program}: {error}"
-    why = error.strerror
-    named = f": {error.filename}" if error.filename and error.filename != program else ""
-    if error.errno == errno.ENOENT and error.filename and Path(error.filename).exists():
+    why, file = error.strerror, os.fsdecode(error.filename or "")  # bytes, of a search in PATH
+    named = f": {file}" if file not in ("", program) else ""
+    if error.errno == errno.ENOENT and file and Path(file).exists():
         why, named = "it is there, but not the interpreter that its first line names", ""
     if error.errno == errno.ENOEXEC:
         why = "it is no program for this machine; a script begins with a line such as #!/bin/sh"

@@ -1,7 +1,7 @@
 """Our being in a group: a znode that comes back by itself, with the newest data in it.
 
-A member's znode is made in one flight: the create, and a watch on it, which lasts. When it is
-deleted by somebody, or its session ends, it is made again. A create is simply repeated when its
+A member's znode is made in one flight: a watch on it, which lasts, and the create. Not the other way
+round: between the two somebody may delete it. When it is deleted, or its session ends, it is made again. A create is simply repeated when its
 answer was lost: the name tells, and the owner, whose it is. An earlier session's znode is never
 taken for ours: it is going to vanish, so we wait for that, and then make our own. What somebody
 else writes into our znode stays there until we have something new to say: two who correct each
@@ -31,6 +31,7 @@ from incumbent.recipes.content import fitting
 from incumbent.recipes.flight import flight, why_not_made
 from incumbent.recipes.ledger import Ledger, Pause
 from incumbent.wire import (
+    AddWatch,
     Check,
     Create,
     Create2,
@@ -43,6 +44,7 @@ from incumbent.wire import (
     Multi,
     Stat,
     WatchEvent,
+    WatchMode,
 )
 from incumbent.wire.paths import ancestors
 
@@ -165,8 +167,12 @@ class Membership:
     async def _stand(self) -> None:
         """In one session: make it, and keep it as it should be, until that is over."""
         self._is_over = False
-        self._sent = _Sent(self._client, self.path, self.data, self._doubts)
-        async with self._client.watching(self.path, self._fired):  # behind it, in one flight
+        self._doubts += 1  # from here on it is watched, and was not before
+        watch = AddWatch(self.path, WatchMode.PERSISTENT)
+        watched = self._client.submit(watch, watcher=self._fired)
+        self._sent = _Sent(self._client, self.path, self.data, self._doubts)  # in the same flight
+        try:
+            await watched
             while not self._is_over:
                 self._moved.clear()
                 if not self._is_sure:
@@ -175,6 +181,8 @@ class Membership:
                     await self._write()
                 else:
                     await self._moved.wait()
+        finally:
+            self._client.unwatch(self.path, self._fired)
 
     async def _make(self) -> None:
         """Make it, or see that it is there; or wait until somebody else's is gone."""

@@ -26,7 +26,7 @@ async def test_joining_costs_one_flight_and_leaving_is_not_waited_for() -> None:
         asked = Asked(server)
 
         async with zk.group("/g").join(b"here") as membership:
-            assert asked.names(zk.session_id) == ["Create2", "AddWatch"]
+            assert asked.names(zk.session_id) == ["AddWatch", "Create2"]
             assert membership.is_in
             assert (await zk.get(membership.path))[0] == b"here"
         await eventually(lambda: len(asked.names(zk.session_id)) == 5)
@@ -39,7 +39,7 @@ async def test_a_new_directory_costs_one_more() -> None:
         asked = Asked(server)
         async with zk.group("/a/b/g").join(b"here", name="me"):
             assert asked.names(zk.session_id) == [
-                *("Create2", "AddWatch"),
+                *("AddWatch", "Create2"),
                 *("Create", "Create", "CreateContainer", "Create2"),
             ]
 
@@ -154,6 +154,31 @@ async def test_what_is_said_while_disconnected_is_there_after_the_reconnect() ->
         await membership.settled(5)
 
         assert (await other.get("/g/me"))[0] == b"new"
+
+
+async def test_whose_name_another_took_while_a_write_was_lost_does_not_believe_to_be_in() -> None:
+    async with (
+        embedded() as server,
+        relay_to(server.host, server.port) as relay,
+        connected(relay) as zk,
+        connected(server) as other,
+        zk.group("/g").join(b"ours", name="me") as membership,
+    ):
+        relay.lose_request = lambda request: isinstance(request, SetData)
+        relay.is_closed = True
+        membership.update(b"newer")
+        await eventually(lambda: zk.state is State.SUSPENDED)
+        await other.delete("/g/me")
+        async with other.group("/g").join(b"theirs", name="me"):
+            relay.lose_request = lambda _: False
+            relay.is_closed = False
+            await eventually(lambda: zk.state is State.CONNECTED)
+            with pytest.raises(TimeoutError):
+                await membership.settled(0.5)
+
+            assert (await other.get("/g/me"))[0] == b"theirs"
+        await membership.settled(5)
+        assert (await other.get("/g/me"))[0] == b"newer"
 
 
 async def test_an_expired_member_is_back_as_soon_as_there_is_a_session() -> None:
