@@ -15,6 +15,7 @@ from tests.e2e.terminals import Terminal, Terminals, our_server
 from tests.e2e.wrappers import Wrappers, agent_of
 from tests.waiting import wait_until
 
+from incumbent import sync
 from incumbent.cli.dispatch import dispatch
 
 
@@ -179,6 +180,19 @@ def test_what_is_forgotten_runs_again_but_never_while_it_runs(machines: Wrappers
     assert "is being run or waited for" in busy.stderr
     assert done.returncode == 0
     assert machines.start("n3", "once", "forget", "true").ends() == 0
+
+
+def test_a_record_that_cannot_be_read_is_shown_as_that_and_can_be_forgotten(server: str) -> None:
+    with sync.connect(server) as zk:
+        zk.create("/incumbent/once/unreadable", b"?", parents=True)
+    command = ("once", "unreadable", "--zookeeper", server)
+
+    shown, forgotten = run_cli(*command, "--history"), run_cli(*command, "--forget")
+
+    assert shown.returncode == 1
+    assert "cannot be read" in shown.stderr
+    assert forgotten.returncode == 0
+    assert "nothing is known of unreadable" in run_cli(*command, "--history").stderr
 
 
 def test_a_run_whose_machine_is_gone_is_shown_as_interrupted_before_anybody_comes(

@@ -47,6 +47,15 @@ class Shell:
         assert b"Exception ignored" not in done.stderr
         return done
 
+    def script(self, text: str) -> subprocess.CompletedProcess[bytes]:
+        """In which "$@" stands for `incumbent`."""
+        return subprocess.run(
+            ["sh", "-c", text, "sh", *INCUMBENT],
+            env=self.environ,
+            stderr=subprocess.PIPE,
+            timeout=30,
+        )
+
 
 @pytest.fixture
 def shell(server: str) -> Iterator[Shell]:
@@ -71,6 +80,9 @@ PRINTING: list[Words] = [
     ("config", "set", "key", "value"),
     ("once", "key", "--history"),
     ("once", "key", "--history", "-o", "json"),
+    ("work", "parked", "--path", "/work", "-o", "json"),
+    ("--version",),
+    ("--help",),
 ]
 READING: list[Words] = [
     ("zk", "set", "/some", "-"),
@@ -122,13 +134,7 @@ def test_a_reader_who_has_enough_is_no_failure(shell: Shell) -> None:
         "zk tree",
         "zk ls /some -o json",
     ):
-        script = f'("$@" {words}; echo "exit code $?" >&2) | head -c 1 >/dev/null'
-        done = subprocess.run(
-            ["sh", "-c", script, "sh", *INCUMBENT],
-            env=shell.environ,
-            stderr=subprocess.PIPE,
-            timeout=30,
-        )
+        done = shell.script(f'("$@" {words}; echo "exit code $?" >&2) | head -c 1 >/dev/null')
         assert done.stderr == b"exit code 0\n", words
 
 
@@ -243,14 +249,21 @@ def test_a_copy_that_fails_on_its_way_says_how_far_it_came(shell: Shell, tmp_pat
 
 @pytest.mark.parametrize(("words", "code"), [("zk ls", 2), ("up", 2), ("lock a -- true", 125)])
 def test_a_folder_that_is_gone_is_said(shell: Shell, tmp_path: Path, words: str, code: int) -> None:
-    script = f'mkdir {tmp_path}/gone; cd {tmp_path}/gone; rmdir {tmp_path}/gone; exec "$@" {words}'
+    gone = tmp_path / "gone"
 
-    done = subprocess.run(
-        ["sh", "-c", script, "sh", *INCUMBENT],
-        env=shell.environ,
-        stderr=subprocess.PIPE,
-        timeout=30,
-    )
+    done = shell.script(f'mkdir {gone}; cd {gone}; rmdir {gone}; exec "$@" {words}')
 
     assert done.returncode == code
     assert done.stderr.startswith(b"incumbent: the folder that this was started in is gone; cd to")
+
+
+def test_in_a_folder_that_is_gone_the_help_is_there(shell: Shell, tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+
+    done = shell.script(f'mkdir {gone}; cd {gone}; rmdir {gone}; exec "$@" --help >/dev/null')
+
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_wrong_call_behind_two_dashes_is_no_success(shell: Shell) -> None:
+    assert shell.run("--", "lock").returncode == 125

@@ -128,6 +128,18 @@ def test_a_follower_that_is_told_to_stop_loses_no_item(script: Script, signum: i
     assert sorted(seen, key=int) == lines
 
 
+def test_a_timeout_during_an_outage_says_that_nothing_is_known(
+    script: Script, tmp_path: Path
+) -> None:
+    with our_server(tmp_path / "own") as script.hosts:
+        script.run("queue", "put", "jobs", "one")
+        taking = script.start("taking", "queue", "take", "jobs", "-f", "--timeout", "3")
+        taking.wait_for("one")
+
+    assert taking.ends() == 4
+    taking.wait_for_complaint("ZooKeeper is not reached; before that: ")
+
+
 def test_who_meets_and_is_told_to_stop_is_not_counted(script: Script) -> None:
     gone = script.start("gone", "barrier", "meet", "deploy", "--count", "2")
     with sync.connect(script.hosts) as zk:

@@ -69,8 +69,10 @@ def _run(argv: Sequence[str]) -> int:
         return interrupted()
     except IncumbentError as error:
         return failed(error)
-    except SystemExit:  # typer's way with a reader who has gone
-        raise BrokenPipeError from None
+    except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):  # typer's way with a reader who has gone
+            raise end.__context__ from None
+        raise  # of a command that parses its own options
     except Exception as error:
         usage = getattr(error, "format_message", None)
         if usage is None:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from incumbent.agent.exit_codes import CANNOT
 from incumbent.cli.exits import DONE, USAGE, say
+from incumbent.cli.stdio import shown
 
 __all__ = ["LASTING", "Lasting", "dispatch"]
 
@@ -63,6 +64,7 @@ LASTING = {
         module="incumbent.cli.work",
         help="Do each item of a list once, by commands on several machines.",
         needs="msgspec",
+        usage=CANNOT,
     ),
     "once": Lasting(
         module="incumbent.cli.once",
@@ -77,11 +79,11 @@ def dispatch(argv: Sequence[str], *, loaded: Callable[[], None] = lambda: None) 
     """Run one command; returns the exit code. `loaded` is called when it begins."""
     name = argv[0] if argv else "--help"
     if name in ("--version", "-V"):
-        print(f"incumbent {_version()}")
-        return DONE
+        return shown(lambda: _print(f"incumbent {_version()}"))
     lasting = LASTING.get(name)
     usage = USAGE if lasting is None else lasting.usage
-    if not _has_folder():
+    is_help = name in ("--help", "-h", "help")
+    if not (is_help or _has_folder()):
         say("the folder that this was started in is gone; cd to one that is there, and try again")
         return usage
     if lasting is not None:
@@ -91,13 +93,18 @@ def dispatch(argv: Sequence[str], *, loaded: Callable[[], None] = lambda: None) 
         loaded()
         return int(run(list(argv[1:])))
     if find_spec("typer") is None or find_spec("msgspec") is None:
-        if name in ("--help", "-h", "help"):
-            return _plain_help()
+        if is_help:
+            return shown(_plain_help)
         return _without_extra(f"`incumbent {name}`", usage)
     from incumbent.cli.commands import run_typer
 
     loaded()
     return run_typer(argv or ["--help"])
+
+
+def _print(text: str) -> int:
+    print(text)
+    return DONE
 
 
 def _version() -> str:

@@ -18,7 +18,6 @@ from incumbent.cli.stdio import shown
 from incumbent.client import Client
 from incumbent.errors import BadVersion, IncumbentError, NoNode, NotEmpty
 from incumbent.settings import Settings
-from incumbent.wire import Stat
 
 __all__ = ["ask"]
 
@@ -39,14 +38,14 @@ async def _ask(settings: Settings, key: str, is_json: bool, forget: bool) -> int
     async with connected(settings) as client:
         await client.sync("/")
         try:
-            runs, stat = await _read(client, record)
+            if forget:  # whatever is in it
+                await _forget(client, key, record)
+                tell(f"the runs of {key} are forgotten: it is run again when its time comes")
+                return DONE
+            runs = await _read(client, record)
         except NoNode:
             keys = f"`incumbent zk ls {settings.root}/once` lists the keys"
             raise No(f"nothing is known of {key}; {keys}") from None
-        if forget:
-            await _forget(client, key, record, stat.version)
-            tell(f"the runs of {key} are forgotten: it is run again when its time comes")
-            return DONE
     if is_json:
         print(json.dumps([run.as_object() for run in runs.runs], indent=2))
     elif runs.runs:
@@ -56,7 +55,7 @@ async def _ask(settings: Settings, key: str, is_json: bool, forget: bool) -> int
     return DONE
 
 
-async def _read(client: Client, record: str) -> tuple[Runs, Stat]:
+async def _read(client: Client, record: str) -> Runs:
     """The runs, of which one is interrupted if its holder has left the line without writing down
     its end; that comes before the leaving, so that the record is read on both sides of the line."""
     data, stat = await client.get(record)
@@ -64,7 +63,7 @@ async def _read(client: Client, record: str) -> tuple[Runs, Stat]:
         line = await _tokens(client, f"{record}/line")
         data, after = await client.get(record)
         if after.mzxid == stat.mzxid:
-            return read_runs(data, record).seen_with(line), stat
+            return read_runs(data, record).seen_with(line)
         stat = after
 
 
@@ -77,11 +76,12 @@ async def _tokens(client: Client, line: str) -> set[int]:
     return {stat.czxid for stat in stats if stat is not None}
 
 
-async def _forget(client: Client, key: str, record: str, version: int) -> None:
+async def _forget(client: Client, key: str, record: str) -> None:
+    _, stat = await client.get(record)
     with suppress(NoNode, NotEmpty):
         await client.delete(f"{record}/line")
     try:
-        await client.delete(record, version)
+        await client.delete(record, stat.version)
     except NotEmpty:
         raise No(f"{key} is being run or waited for; nothing is forgotten") from None
     except BadVersion:

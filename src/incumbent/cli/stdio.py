@@ -6,7 +6,6 @@ an exit code. Nobody reading any more is no failure: they have what they wanted.
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import io
 import os
@@ -18,7 +17,7 @@ from incumbent.cli.exits import DONE, NO, No, say
 
 __all__ = ["lines_of_stdin", "open_closed", "read_data", "read_stdin", "shown", "write_out"]
 
-_STDOUTS = (errno.ENOSPC, errno.EBADF, errno.EIO, errno.EFBIG, errno.EDQUOT)
+_OF_STDOUT = (errno.ENOSPC, errno.EBADF, errno.EIO, errno.EFBIG, errno.EDQUOT)
 """How stdout fails."""
 _CHUNK = 65_536
 
@@ -50,7 +49,7 @@ def shown(work: Callable[[], int]) -> int:
         sys.stdout = None  # else what is left is written once more, at the end
         return DONE
     except OSError as error:
-        if error.errno not in _STDOUTS or error.filename is not None:
+        if error.errno not in _OF_STDOUT or error.filename is not None:
             raise
         sys.stdout = None
         say(f"stdout takes nothing more: {_why(error)}")
@@ -95,6 +94,8 @@ async def lines_of_stdin() -> AsyncIterator[bytes]:
 async def _chunks() -> AsyncIterator[bytes]:
     """A pipe or a terminal is waited for by the loop, so that a cancellation is heard at once; a
     file is there."""
+    import asyncio  # a guardian needs the rest of this module, and no loop
+
     loop = asyncio.get_running_loop()
     readable = asyncio.Event()
     try:

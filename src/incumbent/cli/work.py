@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from incumbent.agent.exit_codes import CANNOT
 from incumbent.cli.exits import DONE, NO, USAGE, Parser, failed, interrupted, say
+from incumbent.cli.stdio import shown
 from incumbent.cli.wrapped import (
     CONNECT_TIME,
     Wrapping,
@@ -239,7 +239,7 @@ def _by_hand(options: argparse.Namespace, act: Callable[[Work], int]) -> int:
         settings = settings_of(options)
         credentials = settings.credentials()
         with sync.connect(settings.hosts(), timeout=CONNECT_TIME, **credentials.for_client()) as zk:
-            return act(zk.work(options.path))
+            return shown(lambda: act(zk.work(options.path)))
     except (MalformedValue, ValueError) as error:
         say(str(error))
         return NO
@@ -249,8 +249,6 @@ def _by_hand(options: argparse.Namespace, act: Callable[[Work], int]) -> int:
         return failed(error)
     except KeyboardInterrupt:
         return interrupted()
-    finally:
-        sys.stdout.flush()
 
 
 def _add_by_hand(parser: Parser) -> None:

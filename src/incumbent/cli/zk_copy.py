@@ -11,7 +11,6 @@ file's name is an error before anything of that folder is written.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -152,7 +151,7 @@ def _files(folder: Path, znode: str, say: Callable[[str], None]) -> list[tuple[s
 def _read_folder(
     folder: Path, znode: str, above: tuple[Path, ...], left_out: list[Path]
 ) -> Iterator[tuple[str, bytes]]:
-    real = Path(os.path.realpath(folder))
+    real = folder.resolve()
     if real in above:
         raise No(f"{folder} leads back to {real}, which it is in; nothing was copied")
     own = folder / OWN

@@ -30,7 +30,6 @@ import signal
 import socket
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NoReturn
 
 from incumbent.guardian import kernel
@@ -319,7 +318,7 @@ def _why(error: BaseException, start: Start) -> str:
         return f"{errno.EINVAL} {program}: {error}"
     why, file = error.strerror, os.fsdecode(error.filename or "")  # bytes, of a search in PATH
     named = f": {file}" if file not in ("", program) else ""
-    if error.errno == errno.ENOENT and file and Path(file).exists():
+    if error.errno == errno.ENOENT and file and os.access(file, os.F_OK):
         why, named = "it is there, but not the interpreter that its first line names", ""
     if error.errno == errno.ENOEXEC:
         why = "it is no program for this machine; a script begins with a line such as #!/bin/sh"

@@ -1,11 +1,12 @@
 """Our being in a group: a znode that comes back by itself, with the newest data in it.
 
-A member's znode is made in one flight: a watch on it, which lasts, and the create. Not the other way
-round: between the two somebody may delete it. When it is deleted, or its session ends, it is made again. A create is simply repeated when its
-answer was lost: the name tells, and the owner, whose it is. An earlier session's znode is never
-taken for ours: it is going to vanish, so we wait for that, and then make our own. What somebody
-else writes into our znode stays there until we have something new to say: two who correct each
-other would write for ever.
+A member's znode is made in one flight: a watch on it, which lasts, and behind it the create; the
+other way round it could be deleted between the two, unheard. When it is deleted, or its session
+ends, it is made again. What was known while nothing was watched is doubted. A create is simply
+repeated when its answer was lost: the name tells, and the owner, whose it is. An earlier session's
+znode is never taken for ours: it is going to vanish, so we wait for that, and then make our own.
+What somebody else writes into our znode stays there until we have something new to say: two who
+correct each other would write for ever.
 
 Rule of this file: the znode has the newest data, or a write of them is still to come.
 """

@@ -41,6 +41,13 @@ def test_what_stays_running_starts_without_typer_and_rich(name: str) -> None:
     assert "'rich'" not in done.stderr
 
 
+def test_what_becomes_a_guardian_has_no_loop() -> None:
+    done = run("--version", after=f"import incumbent.cli, incumbent.cli.lock; {_SHOW}")
+
+    assert "'incumbent'" in done.stderr
+    assert "'asyncio'" not in done.stderr
+
+
 def test_up_goes_on_without_typer_and_rich() -> None:
     done = run("--version", after=f"import incumbent.cli.running; {_SHOW}")
 
@@ -77,11 +84,11 @@ def test_help_through_the_list_reaches_a_lasting_command() -> None:
     assert "--listen" in done.stdout
 
 
-@pytest.mark.parametrize("name", ["status", "apply", "up", "agent", "elect", "once"])
+@pytest.mark.parametrize("name", ["status", "apply", "up", "agent", "elect", "once", "work"])
 def test_without_the_extra_a_command_says_what_to_install(name: str) -> None:
     done = run(name, before=_NO_EXTRA)
 
-    assert done.returncode == (125 if name == "once" else 2)  # 2 may be its COMMAND's
+    assert done.returncode == (125 if name in ("once", "work") else 2)  # 2 may be its COMMAND's
     assert done.stderr == (
         f"incumbent: `incumbent {name}` needs packages that are not installed: "
         "pip install 'incumbent[agent]'\n"

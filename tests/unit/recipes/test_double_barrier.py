@@ -173,6 +173,11 @@ async def test_who_does_not_come_in_time_is_told_how_many_did_and_leaves_nothing
         await eventually(lambda: is_empty(one))
 
 
+def test_who_found_it_full_is_told_so() -> None:
+    assert "1 of 3 came within 2 s" in str(BarrierTimeout("/b", 2.0, 1, 3))
+    assert "3 others were there" in str(BarrierTimeout("/b", 2.0, 4, 3))
+
+
 async def test_who_waits_too_long_for_the_others_to_leave_breaks_it_for_all() -> None:
     async with embedded() as server, connected(server) as one, connected(server) as two:
         first = one.double_barrier("/b", 2, timeout=0.1)
